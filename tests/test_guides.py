@@ -24,6 +24,7 @@ PAGES = (
     "cuda-kernels",
     "native-kernels",
     "triton",
+    "nvrtc",
     pytest.param(
         "from-cpp-extension", marks=pytest.mark.nightly("builds against torch's C++ headers; the drop-in's tests do")
     ),

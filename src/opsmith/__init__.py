@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opsmith.judging.api import judge
     from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
-    from opsmith.runtime.kernel_file import native, triton, view
+    from opsmith.runtime.kernel_file import kernel, native, triton, view
     from opsmith.runtime.operator import Operator
     from opsmith.runtime.torchscript import scriptable
 
@@ -30,6 +30,7 @@ __all__ = [
     "check",
     "errors",
     "judge",
+    "kernel",
     "load",
     "load_inline",
     "mutate",
@@ -71,6 +72,7 @@ __getattr__ = lazy_names(
         "bench": "benchmark.api",
         "check": "checker.api",
         "judge": "judging.api",
+        "kernel": "runtime.kernel_file",
         "load": "cpp_extension.jit",
         "load_ipython_extension": "notebook",
         "load_inline": "cpp_extension.jit",

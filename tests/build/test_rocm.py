@@ -28,7 +28,7 @@ def asked(monkeypatch):
         torch = replace(find_torch(), cuda=cuda, hip=hip)
         wanted: list[str] = []
 
-        def find(*, cuda: bool, rocm: bool, triton: bool, cuda_release: str | None = None) -> Toolchain:
+        def find(*, cuda: bool, rocm: bool, ahead: object, cuda_release: str | None = None) -> Toolchain:
             wanted.extend(name for name, is_wanted in (("cuda", cuda), ("rocm", rocm)) if is_wanted)
             return Toolchain(HOST, torch, None, ROCM)
 

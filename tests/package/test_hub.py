@@ -12,10 +12,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from opsmith.build.discover import discover
 from opsmith.build.project import read_pyproject
 from opsmith.cli.hub import command
 from opsmith.errors import ArgumentError, DefinitionError
-from opsmith.package.hub import MARK
+from opsmith.package.hub import MARK, write_hub
 from opsmith.scaffold.project import Project
 from opsmith.scaffold.write import write_project
 
@@ -147,3 +148,18 @@ def test_the_kernel_runs_without_opsmith_in_a_namespace_of_its_own(
         [sys.executable, "-c", hidden + _TRY], cwd=package.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_kernels_that_kernel_builder_does_not_compile(tmp_path: Path) -> None:
+    (tmp_path / "build.toml").write_text(f"{MARK}\n")
+    (tmp_path / "same.cu").write_text("template <class T> __global__ void same(const T* x, T* y) {}")
+    (tmp_path / "hub_ahead.py").write_text(
+        "import opsmith\nfrom jaxtyping import Float\nfrom torch import Tensor\n\n\n"
+        '@opsmith.op(cuda=opsmith.kernel("same.cu:same", grid=1, block=1), outputs="y")\n'
+        'def same(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:\n    return x.clone()\n'
+    )
+    (group,) = discover(str(tmp_path / "hub_ahead.py"))
+    with pytest.raises(
+        DefinitionError, match=r"has kernels of opsmith\.triton or opsmith\.kernel, which kernel-builder"
+    ):
+        write_hub(group, tmp_path)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.launch import Launch, parse_launch
+from opsmith.spec.launch import Launch, parse_block_launch, parse_launch
 
 
 def _parse(grid: object, configs: Any = None, **shared: Any) -> Launch:
@@ -82,3 +82,33 @@ def test_first_configuration_that_holds_is_taken() -> None:
 def test_what_is_no_launch_is_refused(grid: object, configs: Any, shared: dict[str, Any], words: str) -> None:
     with pytest.raises(DefinitionError, match=words):
         _parse(grid, configs, **shared)
+
+
+def test_block_and_shared_memory_are_computed_like_the_grid() -> None:
+    launch = parse_block_launch("op: kernel.cu", "N", "BLOCK // 4, 4", "4 * BLOCK", None, {"BLOCK": 128, "fast": True})
+    assert [axis.evaluate({"BLOCK": 128}) for axis in launch.threads] == [32, 4]
+    assert launch.shared_bytes.evaluate({"BLOCK": 128}) == 512
+    assert [each.text for each in launch.expressions] == ["N", "BLOCK // 4", "4", "4 * BLOCK"]
+    # To a kernel in CUDA this is a name like others.
+    assert parse_block_launch("", 1, 1, 0, None, {"num_warps": 4}).constants == ("num_warps",)
+
+
+@pytest.mark.parametrize(
+    ("block", "shared", "constants", "words"),
+    [
+        (None, 0, {}, "block= is text over the sizes of a call and the kernel's constants"),
+        ("1, 2, 3, 4", 0, {}, "block= has 4 sizes; a block has one to three"),
+        (1, "1, 2", {}, "shared= has 2 sizes; it is one number"),
+        (1, "f(N)", {}, r"'f\(N\)' cannot be computed in C\+\+"),
+        (1, 0, {"F": 1.5}, "a constant of a CUDA kernel is a template parameter, an int or a bool"),
+        (1, 0, {"F": "text"}, r"Others are macros: flags="),
+    ],
+)
+def test_what_is_no_block_is_refused(block: Any, shared: Any, constants: dict[str, Any], words: str) -> None:
+    with pytest.raises(DefinitionError, match=words):
+        parse_block_launch("op: kernel.cu", "N", block, shared, None, constants)
+
+
+def test_a_block_of_a_configuration_is_computed() -> None:
+    with pytest.raises(DefinitionError, match="block cannot be part of a configuration"):
+        parse_block_launch("op: kernel.cu", "N", 1, 0, [{"block": 64}], {})

@@ -5,12 +5,13 @@ What differs between machines by path alone is replaced by a name, so that two c
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from opsmith import _env
+from opsmith.build.ahead.step import COMPILER
 from opsmith.build.plan import Plan, Target
-from opsmith.build.triton.step import COMPILER
 from opsmith.store import digest, digest_file
 from opsmith.toolchain import Toolchain
 from opsmith.toolchain.processor import asks_for_native, processor_identity
@@ -27,8 +28,8 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))
     for role, identity in toolchain.compilers.items():
         inputs[f"compiler {role}"] = digest(identity)
-    if toolchain.triton is not None:
-        inputs["triton program"] = digest(*map(digest_file, sorted(COMPILER.glob("*.py"))))
+    if toolchain.triton is not None or toolchain.nvrtc is not None:
+        inputs["kernel compiler"] = digest(*map(digest_file, sorted(COMPILER.rglob("*.py"))))
     if asks_for_native(word for step in plan.steps for word in step.argv):
         inputs["processor"] = digest(processor_identity())
     if variables := compiler_environment():
@@ -61,8 +62,11 @@ def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchai
     """Return a command without the places where its tools and folders happen to lie on this machine."""
     folders = dict(roots)
     tools = {"host": toolchain.host.path}
-    if toolchain.triton is not None:
-        tools |= {"python": toolchain.triton.python, "triton": COMPILER}
+    if toolchain.triton is not None or toolchain.nvrtc is not None:
+        tools |= {"python": Path(sys.executable), "kernel compiler": COMPILER}
+    if toolchain.nvrtc is not None:
+        tools["nvrtc"] = toolchain.nvrtc.library
+        folders |= {f"nvrtc headers {i}": folder for i, folder in enumerate(toolchain.nvrtc.includes)}
     if toolchain.cuda is not None:
         tools |= {"nvcc": toolchain.cuda.nvcc, "cuda host": toolchain.cuda.host.path}
         folders["cuda"] = toolchain.cuda.root

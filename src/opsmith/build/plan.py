@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from opsmith.build.triton.step import triton_command
+from opsmith.build.ahead.step import ahead_command
 from opsmith.spec.extension import Api, Extension, Source
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
     output = f"{source.name}.o"
     depfile = f"{source.name}.d"
     shown = ", ".join(file.name for file in source.users) or source.name
-    if source.language == "triton":
+    if source.language in ("triton", "nvrtc"):
         host = (*_host_command(extension, toolchain), "-O1", f"-I{INCLUDE_DIR}")
-        argv = triton_command(source, toolchain, target.cuda_archs, host)
+        argv = ahead_command(source, extension, toolchain, target.cuda_archs, host)
         return Step(shown, argv, (name,), output, depfile, source.users)
     includes = [f"-I{folder}" for folder in (*extension.include_dirs, INCLUDE_DIR)]
     for folder in toolchain.torch.include_dirs if source.api == "stable" else ():

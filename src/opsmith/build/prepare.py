@@ -10,9 +10,12 @@ from opsmith.build.prebuilt import library_name
 from opsmith.build.target import Prepared, choose_target, choose_toolchain, names_rocm
 from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
-from opsmith.spec.definition import Device, Group
+from opsmith.spec.definition import AHEAD, Device, Group
 
 __all__ = ["Prepared", "prepare"]
+
+# What messages call the kernels that are compiled ahead.
+_KINDS = {"triton": "Triton", "nvrtc": "opsmith.kernel"}
 
 
 def prepare(
@@ -34,14 +37,14 @@ def prepare(
     missing: dict[Device, str] = {}
     chosen = tuple(devices)
     styles = {item.kernels["cuda"].style for item in group.definitions if "cuda" in chosen and "cuda" in item.kernels}
-    with_triton = "triton" in styles
-    # Triton brings its own compiler: only other kernels need nvcc or hipcc.
-    with_gpu = "cuda" in chosen and styles != {"triton"}
+    ahead = styles & AHEAD
+    # These have compilers of their own: only other kernels need nvcc or hipcc.
+    with_gpu = "cuda" in chosen and not (styles and styles <= AHEAD)
     try:
-        toolchain = choose_toolchain(gpu=with_gpu, triton=with_triton, archs=archs, cuda=cuda)
-        if with_triton and (toolchain.rocm is not None or toolchain.torch.hip is not None or names_rocm(archs)):
+        toolchain = choose_toolchain(gpu=with_gpu, ahead=ahead, archs=archs, cuda=cuda)
+        if ahead and (toolchain.rocm is not None or toolchain.torch.hip is not None or names_rocm(archs)):
             raise ToolchainError(
-                f"{group.module} has Triton kernels, and those are compiled ahead for NVIDIA's GPUs alone"
+                f"{group.module} has {_KINDS[min(ahead)]} kernels, and those are compiled ahead for NVIDIA's GPUs alone"
             )
     except ToolchainError as error:
         if strict or "cuda" not in chosen:

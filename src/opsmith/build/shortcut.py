@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from opsmith.build.notes import find_noted, write_note
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.interface import interface_digest
@@ -39,10 +41,16 @@ def _request(module: str, definitions: Sequence[Definition], devices: Sequence[D
     # A kernel's structs are not part of the interface: the binding knows only their fields.
     structs = [f"{item.name} {struct!r}" for item in definitions for struct in item.signature.structs]
     interface = interface_digest(definitions)
-    if any(kernel.style == "triton" for item in definitions for kernel in item.kernels.values()):
-        from opsmith.toolchain.triton import triton_version  # not needed by others
+    styles = {kernel.style for item in definitions for kernel in item.kernels.values()}
+    # The compilers of kernels that are compiled ahead; others do not need them.
+    if "triton" in styles:
+        from opsmith.toolchain.triton import triton_version
 
         kernels.append(f"Triton {triton_version()}")
+    if "nvrtc" in styles:
+        from opsmith.toolchain.nvrtc import nvrtc_note
+
+        kernels.append(f"NVRTC {nvrtc_note(torch.version.cuda)}")
     return ["operators", module, str(definitions[0].file), interface, *sorted(kernels), *sorted(structs), *devices]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opsmith import _env
+from opsmith.build.ahead.step import triton_archs
 from opsmith.build.plan import Plan, Target
-from opsmith.build.triton.step import triton_archs
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain
 
@@ -35,34 +35,39 @@ class Prepared:
 
 
 def choose_toolchain(
-    *, gpu: bool, triton: bool = False, check_cuda: bool = True, archs: str | None = None, cuda: str | None = None
+    *,
+    gpu: bool,
+    ahead: Collection[str] = (),
+    check_cuda: bool = True,
+    archs: str | None = None,
+    cuda: str | None = None,
 ) -> Toolchain:
     """Return the toolchain, with a GPU compiler if requested: the one that torch is built for.
 
     For a torch without GPU, `archs` decide: hipcc compiles for gfx90a. `cuda` ("12", "12.8") asks for an nvcc of that CUDA,
-    whatever torch is for; what it compiles has the runtime inside, and is tied to no torch's. `triton` asks for Triton,
-    which needs neither nvcc nor a toolkit.
+    whatever torch is for; what it compiles has the runtime inside, and is tied to no torch's. `ahead` asks for the compilers
+    of kernels that are compiled ahead ("triton", "nvrtc"), which need neither nvcc nor a toolkit.
 
     Raises ToolchainError if something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
     """
     if not gpu:
-        return find_toolchain(cuda=False, rocm=False, triton=triton)
+        return find_toolchain(cuda=False, rocm=False, ahead=ahead)
     from opsmith.toolchain import find_torch
 
     torch = find_torch()
     rocm = torch.hip is not None or (torch.cuda is None and names_rocm(archs))
     if cuda is not None:
-        return _of_release(cuda, rocm=rocm, triton=triton)
-    toolchain = find_toolchain(cuda=not rocm, rocm=rocm, triton=triton)
+        return _of_release(cuda, rocm=rocm, ahead=ahead)
+    toolchain = find_toolchain(cuda=not rocm, rocm=rocm, ahead=ahead)
     if check_cuda and toolchain.cuda_mismatch and _env.read("OPSMITH_SKIP_CUDA_CHECK") is None:
         raise ToolchainError(toolchain.cuda_mismatch)
     return toolchain
 
 
-def _of_release(cuda: str, *, rocm: bool, triton: bool) -> Toolchain:
+def _of_release(cuda: str, *, rocm: bool, ahead: Collection[str]) -> Toolchain:
     if rocm:
         raise ToolchainError(f"CUDA {cuda} is asked for, but the architectures or this torch are ROCm's")
-    toolchain = find_toolchain(cuda=True, rocm=False, triton=triton, cuda_release=cuda)
+    toolchain = find_toolchain(cuda=True, rocm=False, ahead=ahead, cuda_release=cuda)
     assert toolchain.cuda is not None
     if not toolchain.cuda.has_static_cudart:
         raise ToolchainError(
@@ -84,16 +89,19 @@ def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[i
         return Target(choose_cuda_archs(archs, supported=toolchain.cuda.archs), torch_target=torch_target)
     if toolchain.rocm is not None:
         return Target(rocm_archs=choose_rocm_archs(archs), torch_target=torch_target)
+    if toolchain.nvrtc is not None:
+        chosen = choose_cuda_archs(archs, supported=toolchain.nvrtc.archs, compiler="NVRTC")
+        return Target(chosen, torch_target=torch_target)
     if toolchain.triton is not None:
         return Target(triton_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
     return Target(torch_target=torch_target)
 
 
-def choose_cuda_archs(archs: str | None, *, supported: Sequence[str]) -> tuple[CudaArch, ...]:
+def choose_cuda_archs(archs: str | None, *, supported: Sequence[str], compiler: str = "nvcc") -> tuple[CudaArch, ...]:
     """Return the CUDA architectures asked for, or of the environment, or of this machine's GPUs.
 
-    Without a GPU, "native" and no wish at all mean what most machines have. A GPU that is newer than nvcc gets PTX of
-    the newest architecture that nvcc knows. `supported` is what nvcc compiles for; () where that is unknown.
+    Without a GPU, "native" and no wish at all mean what most machines have. A GPU that is newer than the compiler gets PTX
+    of the newest architecture that this knows. `supported` is what it compiles for; () where that is unknown.
     """
     from opsmith.toolchain import parse_cuda_archs
 
@@ -101,7 +109,7 @@ def choose_cuda_archs(archs: str | None, *, supported: Sequence[str]) -> tuple[C
     native = _native_cuda()
     if text.strip().lower() == "native":
         text = ";".join(_within(name, supported) for name in native) if native else _NO_GPU_CUDA_ARCHS
-    return parse_cuda_archs(text, native=native, supported=supported)
+    return parse_cuda_archs(text, native=native, supported=supported, compiler=compiler)
 
 
 def choose_rocm_archs(archs: str | None) -> tuple[RocmArch, ...]:

@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from opsmith.codegen.call import kernel_arguments, native_arguments
 from opsmith.codegen.checks import check_arguments, check_output_sizes, check_results
 from opsmith.codegen.cpp import comment, dtype_constant, string_literal, symbol
+from opsmith.codegen.cuda_source import read_cuda_function
 from opsmith.codegen.instantiate import declaration
+from opsmith.codegen.launcher import strided_from
 from opsmith.codegen.outputs import allocate_outputs, lay_out_inputs
-from opsmith.codegen.triton import strided_from
 from opsmith.codegen.triton_source import read_function
 from opsmith.codegen.unbox import unbox
-from opsmith.spec.definition import DEVICES, Definition, Device
+from opsmith.spec.cuda import match_cuda_arguments
+from opsmith.spec.definition import AHEAD, DEVICES, Definition, Device
 from opsmith.spec.dtypes import DType
+from opsmith.spec.kernel_arguments import KernelArgument
 from opsmith.spec.signature import Kind, Signature
 from opsmith.spec.sizes import SizeProgram, plan_sizes
 from opsmith.spec.triton import match_arguments
@@ -105,7 +108,7 @@ def _operator(definition: Definition, devices: tuple[Device, ...], timed: bool) 
 
 
 def _style(definition: Definition, device: Device) -> str:
-    """Return how a kernel is called: to the binding a Triton kernel's launcher is a view kernel."""
+    """Return how a kernel is called: to the binding the launcher of one compiled ahead is a view kernel."""
     return "native" if definition.kernels[device].style == "native" else "view"
 
 
@@ -116,8 +119,8 @@ def _run_view(definition: Definition, sizes: SizeProgram, devices: tuple[Device,
     yield from allocate_outputs(signature, sizes)
     yield from _mark("outputs", timed)
     yield from lay_out_inputs(signature)
-    if "cuda" in devices and definition.kernels["cuda"].style == "triton":
-        yield from _lay_out_for_triton(definition)
+    if "cuda" in devices and definition.kernels["cuda"].style in AHEAD:
+        yield from _lay_out_for_launch(definition)
     yield from _mark("copies", timed)
     written = [f"out_{output.name}.is_empty()" for output in signature.outputs]
     written += [
@@ -138,9 +141,9 @@ def _run_view(definition: Definition, sizes: SizeProgram, devices: tuple[Device,
         yield f"  stack[{index}] = out_{output.name}.release();"
 
 
-def _lay_out_for_triton(definition: Definition) -> Iterator[str]:
+def _lay_out_for_launch(definition: Definition) -> Iterator[str]:
     """Make inputs contiguous as far as the kernel does not take their strides."""
-    arguments = match_arguments(definition, read_function(definition))
+    arguments = _launched_arguments(definition)
     calls = []
     for parameter in definition.signature.tensors:
         if parameter in definition.signature.elementwise:
@@ -154,6 +157,12 @@ def _lay_out_for_triton(definition: Definition) -> Iterator[str]:
         yield "  if constexpr (device == Device::cuda) {"
         yield from (f"    {call}" for call in calls)
         yield "  }"
+
+
+def _launched_arguments(definition: Definition) -> tuple[KernelArgument, ...]:
+    if definition.kernels["cuda"].style == "triton":
+        return match_arguments(definition, read_function(definition))
+    return match_cuda_arguments(definition, read_cuda_function(definition))
 
 
 def _choose_instance(signature: Signature, device: Device) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Makes an extension from definitions: the binding, and one instantiating file for each kernel source.
 
-A Triton kernel has a launcher instead, and what its kernels are compiled from.
+A kernel that is compiled ahead has a launcher instead, and what its kernels are compiled from.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opsmith.codegen.binding import generate_binding, has_native
+from opsmith.codegen.cuda_launcher import generate_cuda_launcher
+from opsmith.codegen.cuda_source import read_cuda_function
+from opsmith.codegen.cuda_variants import cuda_request_text, find_cuda_variants
 from opsmith.codegen.instantiate import instantiate
-from opsmith.codegen.triton import generate_launcher
+from opsmith.codegen.triton_launcher import generate_triton_launcher
 from opsmith.codegen.triton_source import kernel_module, read_function
 from opsmith.codegen.triton_variants import find_variants, request_text
 from opsmith.errors import DefinitionError
-from opsmith.spec.definition import DEVICES, GPU_SUFFIXES, Definition, Device, Kernel
+from opsmith.spec.definition import AHEAD, DEVICES, GPU_SUFFIXES, Definition, Device, Kernel
 from opsmith.spec.extension import Api, Extension, Language, Source
 
 __all__ = ["assemble"]
@@ -40,7 +43,7 @@ def assemble(
     sources = [binding]
     sources += _kernel_sources(definitions, chosen)
     if "cuda" in chosen:
-        sources += _triton_sources(definitions)
+        sources += _ahead_sources(definitions)
     root = definitions[0].root
     include_dirs = tuple(dict.fromkeys(definition.root for definition in definitions))
     return Extension(name, root, tuple(sources), chosen, include_dirs=include_dirs)
@@ -67,7 +70,7 @@ def _units(definitions: list[Definition], devices: tuple[Device, ...]) -> Iterat
     by_file: dict[tuple[Path, str], list[tuple[Definition, Device]]] = {}
     for device in devices:
         for definition in definitions:
-            if (kernel := definition.kernels.get(device)) is not None and kernel.style != "triton":
+            if (kernel := definition.kernels.get(device)) is not None and kernel.style not in AHEAD:
                 _check_files(definition, kernel)
                 # Two translation units with one native file would define its functions twice.
                 key = (kernel.sources[0], "" if kernel.style == "native" else device)
@@ -113,26 +116,26 @@ def _kernel_sources(definitions: list[Definition], devices: tuple[Device, ...]) 
             yield Source(name, _language(file), "stable", path=file, users=(file,), flags=kernel.flags)
 
 
-def _triton_sources(definitions: list[Definition]) -> Iterator[Source]:
+def _ahead_sources(definitions: list[Definition]) -> Iterator[Source]:
+    """Yield the launcher of each kernel that is compiled ahead, and what the step that compiles it reads."""
     for definition in definitions:
         kernel = definition.kernels.get("cuda")
-        if kernel is not None and kernel.style == "triton":
-            _check_files(definition, kernel)
+        if kernel is None or kernel.style not in AHEAD:
+            continue
+        _check_files(definition, kernel)
+        language: Language
+        if kernel.style == "triton":
             variants = find_variants(definition, read_function(definition))
-            yield Source(
-                f"{definition.name}.launch.cpp",
-                "cxx",
-                "none",
-                text=generate_launcher(variants),
-                flags=("-O1", "-std=c++17"),
-            )
-            yield Source(
-                f"{definition.name}.triton.json",
-                "triton",
-                "none",
-                text=request_text(variants, kernel_module(definition)),
-                users=kernel.sources,
-            )
+            language, launcher = "triton", generate_triton_launcher(variants)
+            request = request_text(variants, kernel_module(definition))
+        else:
+            function = read_cuda_function(definition)
+            variants = find_cuda_variants(definition, function)
+            language, launcher = "nvrtc", generate_cuda_launcher(variants)
+            request = cuda_request_text(variants, function)
+        flags = ("-O1", "-std=c++17")
+        yield Source(f"{definition.name}.launch.cpp", "cxx", "none", text=launcher, flags=flags)
+        yield Source(f"{definition.name}.{language}.json", language, "none", text=request, users=kernel.sources)
 
 
 def _check_files(definition: Definition, kernel: Kernel) -> None:

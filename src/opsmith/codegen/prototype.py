@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from opsmith.codegen.cpp import SCALARS, comment, kernel_parameters
 from opsmith.codegen.structs import struct_definition
 from opsmith.spec.cpp_names import identifier
+from opsmith.spec.cuda import cuda_prototype
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 from opsmith.spec.triton import triton_prototype
@@ -20,6 +21,8 @@ def prototype(definition: Definition, device: Device) -> str:
     kernel = definition.kernels[device]
     if kernel.style == "triton":
         return triton_prototype(definition)
+    if kernel.style == "nvrtc":
+        return cuda_prototype(definition)
     if kernel.style == "native":
         return native_prototype(definition.signature, kernel)
     return view_prototype(definition.signature, kernel, device)
@@ -94,6 +97,8 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
     """Return a source file with an empty kernel for each definition, ready to be filled in."""
     if definitions[0].kernels[device].style == "triton":
         return _triton_skeleton(definitions)
+    if definitions[0].kernels[device].style == "nvrtc":
+        return _cuda_skeleton(definitions)
     native = any(definition.kernels[device].style == "native" for definition in definitions)
     lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
     defined: set[tuple[str, str]] = set()
@@ -127,3 +132,15 @@ def _triton_skeleton(definitions: list[Definition]) -> str:
         lines += ["", "", "@triton.jit", f"{triton_prototype(definition)}:"]
         lines.append(f'    tl.static_assert(False, "{definition.name} is not written yet")')
     return "\n".join([*lines, ""])
+
+
+def _cuda_skeleton(definitions: list[Definition]) -> str:
+    lines = ["#include <opsmith/types.h>", "", "using namespace opsmith;", ""]
+    for definition in definitions:
+        namespace = definition.kernels["cuda"].entry.rpartition("::")[0]
+        head, _, rest = cuda_prototype(definition).partition("> __global__ ")
+        lines += [f"namespace {namespace} {{", ""] if namespace else []
+        lines += [f"{head}>", f"__global__ {rest} {{"]
+        lines += [f'  static_assert(sizeof(Index) == 0, "{definition.name} is not written yet");', "}", ""]
+        lines += [f"}}  // namespace {namespace}", ""] if namespace else []
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Lists what a Triton kernel is compiled for: element types, choices, configurations and specialisations.
+"""Writes what a Triton kernel is compiled for, as the step that compiles it reads it.
 
 Triton compiles a kernel anew for each combination of properties of its arguments that it meets. Ahead of time they are
 five (`SPECIALISATIONS`), of which a launch takes the first that holds for its arguments.
@@ -9,19 +9,16 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from opsmith.errors import SignatureError
+from opsmith.codegen.variants import SPECIALISATIONS, Specialisation, Variants, make_variants
 from opsmith.spec.definition import Definition
 from opsmith.spec.dtypes import DType
-from opsmith.spec.launch import Config, Constant
+from opsmith.spec.kernel_arguments import KernelArgument
+from opsmith.spec.launch import Constant
 from opsmith.spec.quantities import tensors_of
-from opsmith.spec.triton import KernelArgument, KernelFunction, match_arguments
+from opsmith.spec.triton import KernelFunction, match_arguments
 
-__all__ = ["SPECIALISATIONS", "Specialisation", "Variants", "find_variants", "number_type", "request_text"]
-
-# More kernels than this are refused: at a tenth of a second each, and 15 KB.
-_MOST_KERNELS = 1024
+__all__ = ["find_variants", "number_type", "request_text"]
 
 # An element type as Triton writes it.
 _TYPES = {
@@ -38,66 +35,6 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class Specialisation:
-    """What a kernel may rely on: 64-bit numbers, aligned pointers and unit strides, and multiples of 16."""
-
-    is_wide: bool
-    is_aligned: bool
-    is_multiple: bool
-
-
-# In the order of include/opsmith/embedded.h, which chooses.
-SPECIALISATIONS = (
-    Specialisation(is_wide=False, is_aligned=True, is_multiple=True),
-    Specialisation(is_wide=False, is_aligned=True, is_multiple=False),
-    Specialisation(is_wide=False, is_aligned=False, is_multiple=False),
-    Specialisation(is_wide=True, is_aligned=True, is_multiple=True),
-    Specialisation(is_wide=True, is_aligned=False, is_multiple=False),
-)
-
-
-@dataclass(frozen=True)
-class Variants:
-    """All that a kernel is compiled for, in the order of the launcher's table.
-
-    `places` says for each of the five specialisations where it is among the different ones, of which there are `count`.
-    """
-
-    definition: Definition
-    arguments: tuple[KernelArgument, ...]
-    dtypes: tuple[tuple[DType, ...], ...]
-    choices: tuple[tuple[Constant | None, ...], ...]
-    places: tuple[int, ...]
-
-    @property
-    def choosing(self) -> tuple[KernelArgument, ...]:
-        """The arguments that a kernel is compiled for the values of."""
-        return tuple(argument for argument in self.arguments if argument.values)
-
-    @property
-    def specialisations(self) -> tuple[Specialisation, ...]:
-        """The different specialisations."""
-        return tuple(SPECIALISATIONS[self.places.index(place)] for place in range(max(self.places) + 1))
-
-    @property
-    def per_dtypes(self) -> int:
-        """How many kernels there are for one combination of element types."""
-        return len(self.choices) * len(self.configs) * len(self.specialisations)
-
-    @property
-    def count(self) -> int:
-        """How many kernels there are."""
-        return len(self.dtypes) * self.per_dtypes
-
-    @property
-    def configs(self) -> tuple[Config, ...]:
-        """The configurations of the launch."""
-        launch = self.definition.kernels["cuda"].launch
-        assert launch is not None
-        return launch.configs
-
-
 def find_variants(definition: Definition, function: KernelFunction) -> Variants:
     """Return what a kernel is compiled for; raises SignatureError if it does not fit, or if that is too much."""
     arguments = match_arguments(definition, function)
@@ -108,19 +45,12 @@ def find_variants(definition: Definition, function: KernelFunction) -> Variants:
         for each in SPECIALISATIONS
     ]
     distinct = list(dict.fromkeys(seen))
-    variants = Variants(definition, arguments, dtypes, choices, tuple(distinct.index(each) for each in seen))
-    if variants.count > _MOST_KERNELS:
-        raise SignatureError(
-            f"{definition.name}: the kernel {function.name} would be compiled {variants.count} times, for "
-            f"{len(dtypes)} combinations of element types, {len(choices)} of choices ({_names(variants.choosing)}), "
-            f"{len(variants.configs)} configurations and {len(variants.specialisations)} specialisations; at most "
-            f"{_MOST_KERNELS} are. Name fewer types (dtypes=), or take flags without `tl.constexpr`"
-        )
-    return variants
+    places = [distinct.index(each) for each in seen]
+    return make_variants(definition, arguments, places, advice="without `tl.constexpr`")
 
 
 def request_text(variants: Variants, module: str) -> str:
-    """Return what the compile step (build/triton/compile_kernels) reads: a line for each kernel.
+    """Return what the compile step (build/ahead/compile_kernels) reads: a line for each kernel.
 
     `module` is what the kernel's file is imported as.
     """
@@ -139,10 +69,8 @@ def number_type(dtypes: tuple[DType, ...], definition: Definition) -> str:
 
 def _kernels(variants: Variants) -> Iterator[dict[str, object]]:
     definition, arguments = variants.definition, variants.arguments
-    launch = definition.kernels["cuda"].launch
-    assert launch is not None
     for dtypes, choice, config, special in itertools.product(
-        variants.dtypes, variants.choices, launch.configs, variants.specialisations
+        variants.dtypes, variants.choices, variants.configs, variants.specialisations
     ):
         types, constants = _signature(arguments, definition, dtypes, choice, special)
         yield {
@@ -199,7 +127,3 @@ def _element(definition: Definition, name: str, dtypes: tuple[DType, ...]) -> st
     if tensor.pinned is not None:
         return tensor.pinned.name
     return dict(zip(definition.signature.letters, dtypes, strict=True))[tensor.letter or ""].name
-
-
-def _names(arguments: tuple[KernelArgument, ...]) -> str:
-    return ", ".join(argument.name for argument in arguments) or "none"

@@ -99,10 +99,10 @@ class _Built:
 
 def _built(group: Group, device: Device) -> _Built:
     binding, *kernels = assemble(group.module, group.definitions, (device,)).sources
-    if any(source.language == "triton" for source in kernels):
+    if any(source.language in ("triton", "nvrtc") for source in kernels):
         raise DefinitionError(
-            f"{group.module} has Triton kernels, which kernel-builder does not compile ahead. Build its wheel with "
-            "`opsmith wheel`, or leave these operators out of the module"
+            f"{group.module} has kernels of opsmith.triton or opsmith.kernel, which kernel-builder does not compile ahead. "
+            "Build its wheel with `opsmith wheel`, or leave these operators out of the module"
         )
     texts = {f"{_SOURCES}/{source.name}": _whole(source, group.file.parent) for source in kernels}
     return _Built(group.module.rpartition(".")[2], device, _renamed(binding), texts)

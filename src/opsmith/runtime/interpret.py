@@ -2,7 +2,7 @@
 
 The interpreter runs each block of a kernel with NumPy. So an operator whose kernel is Triton's can be called, checked and
 debugged where there is no GPU, only slowly. Numbers, grid and configuration are those of the launcher that is generated
-for the GPU (codegen/triton.py).
+for the GPU (codegen/launcher.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from opsmith.runtime.arguments import Bound, check_call
 from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.outputs import output_forms
 from opsmith.spec.definition import Definition, Kernel
+from opsmith.spec.kernel_arguments import KernelArgument
 from opsmith.spec.launch import Config, Constant, Launch
 from opsmith.spec.quantities import Quantity, quantities, tensors_of
 from opsmith.spec.signature import Kind
 from opsmith.spec.sizes import SizeProgram, plan_sizes
-from opsmith.spec.triton import KernelArgument, match_arguments
+from opsmith.spec.triton import match_arguments
 
 __all__ = ["interpreted_blocks", "interpreted_kernel", "is_interpreted"]
 
@@ -255,7 +256,7 @@ def _laid_out(
 
     `is_dense` tells whether an elementwise operator's tensors have equal strides without gaps, which is as good.
     """
-    from opsmith.codegen.triton import strided_from
+    from opsmith.codegen.launcher import strided_from
 
     parameter = definition.signature.parameter(name)
     if parameter is None or parameter.kind not in (Kind.TENSOR, Kind.OPTIONAL_TENSOR) or value is None:

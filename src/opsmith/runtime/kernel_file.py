@@ -1,32 +1,45 @@
-"""Finds a kernel's files from a file name, `opsmith.view(...)`, `opsmith.native(...)` or `opsmith.triton(...)`."""
+"""Finds a kernel's files from a file name, `opsmith.view(...)` or its like: native, triton, kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.cpp_names import identifier
 from opsmith.spec.definition import GPU_SUFFIXES, Device, Kernel
 from opsmith.spec.signature import Signature
 
-__all__ = ["KernelFile", "native", "read_kernel", "triton", "view"]
+if TYPE_CHECKING:
+    from opsmith.spec.launch import Launch
+
+__all__ = ["KernelFile", "kernel", "native", "read_kernel", "triton", "view"]
 
 
 @dataclass(frozen=True)
 class KernelFile:
     """A kernel's files, as `opsmith.view` or its like say them; paths are relative to the definition's file.
 
-    `launch` is what `opsmith.triton` was given: the grid, the configurations, and what these have in common.
+    `launch` is what `opsmith.triton` or `opsmith.kernel` was given: the grid, the configurations, what these have in common,
+    and of a CUDA kernel the block and its shared memory.
     """
 
-    style: Literal["view", "native", "triton"]
+    style: Literal["view", "native", "triton", "nvrtc"]
     sources: tuple[str, ...]
     entry: str | None
     flags: tuple[str, ...] = ()
-    launch: tuple[object, Sequence[Mapping[str, Any]] | None, Mapping[str, Any]] | None = None
+    launch: _Launch | None = None
+
+
+@dataclass(frozen=True)
+class _Launch:
+    grid: object
+    configs: Sequence[Mapping[str, Any]] | None
+    constants: Mapping[str, Any]
+    block: object = None
+    shared: object = 0
 
 
 def view(source: str, *beside: str, entry: str | None = None, flags: Sequence[str] = ()) -> KernelFile:
@@ -61,7 +74,33 @@ def triton(
     is taken.
     """
     source, _, entry = kernel.partition(":")
-    return KernelFile("triton", (source,), entry or None, launch=(grid, configs, constants))
+    return KernelFile("triton", (source,), entry or None, launch=_Launch(grid, configs, constants))
+
+
+def kernel(
+    kernel: str,
+    *,
+    grid: str | int | Sequence[str | int],
+    block: str | int | Sequence[str | int],
+    shared: str | int = 0,
+    configs: Sequence[Mapping[str, Any]] | None = None,
+    flags: Sequence[str] = (),
+    **constants: Any,
+) -> KernelFile:
+    """Say that a kernel is a `__global__` function in CUDA C++, `"file.cu:name"`, and how it is launched.
+
+    NVRTC compiles it, which needs no nvcc and no toolkit. The function's parameters get their values by name: a tensor or
+    output is a pointer, `M` of its annotation a size, `x_stride_0` a stride, and ints, floats and bools are the
+    definition's arguments. Its template parameters are the definition's element types, `class T`; `class Index`, which is
+    int32_t or int64_t as the sizes of a call need it; and `constants`, ints and bools.
+
+    `grid` and `block` are text over all of these numbers, for up to three axes: `"cdiv(M, BLOCK), B"`. `shared` is the
+    dynamic shared memory of a block in bytes. `configs` has constants that depend on the call, and a condition, `"when"`,
+    in each but the last; the first that holds is taken. `flags` are options of NVRTC's.
+    """
+    source, _, entry = kernel.partition(":")
+    launch = _Launch(grid, configs, constants, block, shared)
+    return KernelFile("nvrtc", (source,), entry or None, tuple(flags), launch)
 
 
 def read_kernel(signature: Signature, given: object, file: Path, device: Device) -> Kernel:
@@ -72,16 +111,24 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
                 f"{signature.name}: {given} is a Triton kernel, which needs a launch: "
                 f'opsmith.triton("{given}", grid="cdiv(n, BLOCK)", BLOCK=1024)'
             )
+        if Path(given.partition(":")[0]).suffix == ".cu" and ":" in given:
+            raise DefinitionError(
+                f"{signature.name}: {given} is a `__global__` function, which needs a launch: "
+                f'opsmith.kernel("{given}", grid="cdiv(n, 256)", block=256)'
+            )
         given = view(given)
     if not isinstance(given, KernelFile):
         raise DefinitionError(
-            f"{signature.name}: a kernel is a file name, opsmith.view(...), opsmith.native(...) or opsmith.triton(...)"
+            f"{signature.name}: a kernel is a file name, opsmith.view(...), opsmith.native(...), opsmith.triton(...) or "
+            "opsmith.kernel(...)"
         )
     if device == "cpu" and given.style == "triton":
         raise DefinitionError(
             f"{signature.name}: cpu= names the Triton kernel {given.sources[0]}; give it as cuda=. TRITON_INTERPRET=1 runs "
             "it on the CPU"
         )
+    if device == "cpu" and given.style == "nvrtc":
+        raise DefinitionError(f"{signature.name}: cpu= names the CUDA kernel {given.sources[0]}; give it as cuda=")
     if signature.data_dependent and given.style != "native":
         name = sorted(signature.data_dependent)[0]
         raise DefinitionError(
@@ -95,13 +142,25 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
     if given.style != "triton" and identifier(last := entry.rpartition("::")[2]) != last:
         raise DefinitionError(
             f"{signature.name}: {last} is a keyword of C++, so no kernel can have that name; choose another with "
-            f'opsmith.{given.style}("{given.sources[0]}", entry="{identifier(last)}")'
+            + (
+                f'opsmith.kernel("{given.sources[0]}:{identifier(last)}", ...)'
+                if given.style == "nvrtc"
+                else f'opsmith.{given.style}("{given.sources[0]}", entry="{identifier(last)}")'
+            )
         )
     folder = file.parent if file.exists() else Path.cwd()
     sources = tuple((folder / source).resolve() for source in given.sources)
     launch = None
     if given.launch is not None:
-        from opsmith.spec.launch import parse_launch
-
-        launch = parse_launch(f"{signature.name}: {given.sources[0]}", *given.launch)
+        launch = _parse(f"{signature.name}: {given.sources[0]}", given)
     return Kernel(given.style, sources, entry, given.flags, launch)
+
+
+def _parse(where: str, given: KernelFile) -> Launch:
+    from opsmith.spec.launch import parse_block_launch, parse_launch  # not needed by kernels that launch themselves
+
+    found = given.launch
+    assert found is not None
+    if given.style == "triton":
+        return parse_launch(where, found.grid, found.configs, found.constants)
+    return parse_block_launch(where, found.grid, found.block, found.shared, found.configs, found.constants)

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from opsmith.spec.casts import Autocast
     from opsmith.spec.launch import Launch
 
-__all__ = ["DEVICES", "GPU_SUFFIXES", "Batch", "Definition", "Device", "Group", "Kernel", "Rules"]
+__all__ = ["AHEAD", "DEVICES", "GPU_SUFFIXES", "Batch", "Definition", "Device", "Group", "Kernel", "Rules"]
 
 Device = Literal["cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 
 # Files that nvcc or hipcc compiles.
 GPU_SUFFIXES = frozenset({".cu", ".hip"})
+
+# The styles of kernels that are compiled ahead and launched by a generated function, through CUDA's driver.
+AHEAD = frozenset({"triton", "nvrtc"})
 
 # The dimensions of independent samples: one name or several; False: not even along a variadic group; None: what the
 # shapes say.
@@ -32,11 +35,11 @@ class Kernel:
     """An operator's code for one device.
 
     A `view` kernel is a template over element types that includes only `<opsmith/kernel.h>`; a `native` one is a
-    function over `torch::stable::Tensor`; a `triton` one is a `@triton.jit` function, which has a `launch`. `sources` are
-    absolute; the first holds `entry`, the others are compiled with it.
+    function over `torch::stable::Tensor`; a `triton` one is a `@triton.jit` function and an `nvrtc` one a `__global__`
+    function, which have a `launch`. `sources` are absolute; the first holds `entry`, the others are compiled with it.
     """
 
-    style: Literal["view", "native", "triton"]
+    style: Literal["view", "native", "triton", "nvrtc"]
     sources: tuple[Path, ...]
     entry: str
     flags: tuple[str, ...] = ()

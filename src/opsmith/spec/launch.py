@@ -1,7 +1,11 @@
-"""Describes how a Triton kernel is launched: the grid and the configurations, as the definition writes them.
+"""Describes how a kernel is launched: the grid and the configurations, as the definition writes them.
 
     grid="cdiv(M, BLOCK_M), B"         up to three sizes of the grid, over the sizes of a call and the constants
     configs=[{"BLOCK_M": 64, "num_warps": 4, "when": "M <= 4096"}, {"BLOCK_M": 128, "num_warps": 8}]
+
+Triton decides how many threads a block has; a kernel in CUDA C++ has a launch that says it:
+
+    block="BLOCK // 4, 4", shared="4 * BLOCK"      threads along up to three axes, bytes of dynamic shared memory
 
 Expressions are a dimension's arithmetic (`spec/dims.py`) and `cdiv(a, b)`, the quotient rounded up. The binding evaluates
 them in C++; the interpreter on the CPU evaluates them in Python.
@@ -19,7 +23,7 @@ from typing import Any
 from opsmith.errors import DefinitionError
 from opsmith.spec.dims import Expression, parse_expression
 
-__all__ = ["Condition", "Config", "Constant", "Launch", "parse_launch"]
+__all__ = ["BlockLaunch", "Condition", "Config", "Constant", "Launch", "parse_block_launch", "parse_launch"]
 
 # What a kernel may have as a compile-time constant.
 Constant = int | float | bool | str
@@ -28,6 +32,7 @@ Constant = int | float | bool | str
 _OPTIONS = ("num_warps", "num_stages", "maxnreg")
 _WHEN = "when"
 _MOST_AXES = 3
+_EXAMPLES = {"grid": '"cdiv(M, BLOCK_M), B"', "block": '"BLOCK // 4, 4"', "shared": '"4 * BLOCK"'}
 
 # A comparison as C++ writes it, and in Python.
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[int, int], bool]]] = {
@@ -88,6 +93,11 @@ class Launch:
         return tuple(_parse(text, "grid") for text in self.grid)
 
     @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that is computed for a launch."""
+        return self.axes
+
+    @property
     def constants(self) -> tuple[str, ...]:
         """The names of the constants, which every configuration has."""
         return tuple(name for name, _ in self.configs[0].constants)
@@ -103,10 +113,71 @@ class Launch:
         return x, y, z
 
 
+@dataclass(frozen=True)
+class BlockLaunch(Launch):
+    """How a kernel is launched that does not bring the size of its blocks along, and may want shared memory in bytes."""
+
+    block: tuple[str, ...] = ("1",)
+    shared: str = "0"
+
+    @cached_property
+    def threads(self) -> tuple[Expression, ...]:
+        """The threads of a block, along one to three axes."""
+        return tuple(_parse(text, "block") for text in self.block)
+
+    @cached_property
+    def shared_bytes(self) -> Expression:
+        """The bytes of dynamic shared memory of a block."""
+        return _parse(self.shared, "shared")
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that is computed for a launch."""
+        return (*self.axes, *self.threads, self.shared_bytes)
+
+
+def parse_block_launch(
+    where: str,
+    grid: object,
+    block: object,
+    shared: object,
+    configs: Sequence[Mapping[str, Any]] | None,
+    constants: Mapping[str, Any],
+) -> BlockLaunch:
+    """Return a launch as `opsmith.kernel` takes it; `constants` is what every configuration has.
+
+    Raises DefinitionError, which names `where`, for what is not one.
+    """
+    for config in configs or ():
+        for name in {"block", "shared"} & config.keys():
+            raise DefinitionError(
+                f'{where}: {name} cannot be part of a configuration; compute it of a constant that is: {name}="BLOCK"'
+            )
+    launch = parse_launch(where, grid, configs, constants, options=())
+    for name, value in (pair for config in launch.configs for pair in config.constants):
+        if not isinstance(value, int):
+            raise DefinitionError(
+                f"{where}: the constant {name} is {value!r:.60}; a constant of a CUDA kernel is a template parameter, an "
+                "int or a bool. Others are macros: flags=[...]"
+            )
+    threads = _texts(where, "block", block)
+    (size,) = _texts(where, "shared", shared, most=1)
+    for name, text in (*(("block", text) for text in threads), ("shared", size)):
+        _parse(text, f"{where}: {name}")
+    return BlockLaunch(launch.grid, launch.configs, threads, size)
+
+
 def parse_launch(
-    where: str, grid: object, configs: Sequence[Mapping[str, Any]] | None, shared: Mapping[str, Any]
+    where: str,
+    grid: object,
+    configs: Sequence[Mapping[str, Any]] | None,
+    shared: Mapping[str, Any],
+    *,
+    options: tuple[str, ...] = _OPTIONS,
 ) -> Launch:
     """Return a launch as `opsmith.triton` takes it; `shared` is what every configuration has.
+
+    `options` are the names that are the compiler's, and no constants.
 
     Raises DefinitionError, which names `where`, for what is not one.
     """
@@ -114,7 +185,7 @@ def parse_launch(
         raise DefinitionError(
             f'{where}: configs= is a list of configurations, such as [{{"BLOCK": 1024, "num_warps": 4}}]'
         )
-    parsed = tuple(_parse_config(where, {**shared, **config}) for config in configs or [{}])
+    parsed = tuple(_parse_config(where, {**shared, **config}, options) for config in configs or [{}])
     names = {frozenset(name for name, _ in config.constants) for config in parsed}
     if len(names) > 1:
         first, other = sorted(names, key=sorted)[:2]
@@ -127,37 +198,38 @@ def parse_launch(
                 f"{where}: the configuration {index} has no condition, so those after it are never taken. Give it one: "
                 '{..., "when": "N <= 1024"}'
             )
-    texts = _grid_texts(where, grid)
+    texts = _texts(where, "grid", grid)
     for text in texts:
         _parse(text, f"{where}: grid")
     return Launch(texts, parsed)
 
 
-def _grid_texts(where: str, grid: object) -> tuple[str, ...]:
-    """Return the grid's sizes, each as it is written."""
-    if isinstance(grid, str):
+def _texts(where: str, name: str, given: object, most: int = _MOST_AXES) -> tuple[str, ...]:
+    """Return the sizes of a grid or a block, each as it is written."""
+    if isinstance(given, str):
         try:
-            tree = ast.parse(grid, mode="eval").body
+            tree = ast.parse(given, mode="eval").body
         except (SyntaxError, ValueError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else error
-            raise DefinitionError(f"{where}: grid={grid!r} is not an expression ({reason})") from None
-        parts = [ast.unparse(part) for part in tree.elts] if isinstance(tree, ast.Tuple) else [grid]
-    elif isinstance(grid, (list, tuple)):
-        parts = [str(part) for part in grid]
-    elif isinstance(grid, int) and not isinstance(grid, bool):
-        parts = [str(grid)]
+            raise DefinitionError(f"{where}: {name}={given!r} is not an expression ({reason})") from None
+        parts = [ast.unparse(part) for part in tree.elts] if isinstance(tree, ast.Tuple) else [given]
+    elif isinstance(given, (list, tuple)):
+        parts = [str(part) for part in given]
+    elif isinstance(given, int) and not isinstance(given, bool):
+        parts = [str(given)]
     else:
         raise DefinitionError(
-            f"{where}: grid= is text over the sizes of a call and the kernel's constants, such as "
-            f'"cdiv(M, BLOCK_M), B"; found {type(grid).__name__}. opsmith computes it in C++, so it cannot be a function'
+            f"{where}: {name}= is text over the sizes of a call and the kernel's constants, such as "
+            f"{_EXAMPLES[name]}; found {type(given).__name__}. opsmith computes it in C++, so it cannot be a function"
         )
-    if not 1 <= len(parts) <= _MOST_AXES:
-        raise DefinitionError(f"{where}: grid= has {len(parts)} sizes; a grid has one to three")
+    if not 1 <= len(parts) <= most:
+        wanted = "it is one number" if most == 1 else f"a {name} has one to three"
+        raise DefinitionError(f"{where}: {name}= has {len(parts)} sizes; {wanted}")
     return tuple(parts)
 
 
-def _parse_config(where: str, given: Mapping[str, Any]) -> Config:
-    constants = {name: value for name, value in given.items() if name not in (*_OPTIONS, _WHEN)}
+def _parse_config(where: str, given: Mapping[str, Any], option_names: tuple[str, ...]) -> Config:
+    constants = {name: value for name, value in given.items() if name not in (*option_names, _WHEN)}
     for name, value in constants.items():
         if not isinstance(value, (int, float, bool, str)):
             raise DefinitionError(
@@ -166,7 +238,7 @@ def _parse_config(where: str, given: Mapping[str, Any]) -> Config:
             )
         if name in ("num_ctas", "grid"):
             raise DefinitionError(f"{where}: {name} cannot be part of a configuration")
-    options = {name: given[name] for name in _OPTIONS if given.get(name) is not None}
+    options = {name: given[name] for name in option_names if given.get(name) is not None}
     for name, value in options.items():
         if type(value) is not int or value < 1:
             raise DefinitionError(f"{where}: {name} is {value!r:.60}, expected a positive int")

@@ -1,4 +1,4 @@
-"""Lists the numbers of a call that a Triton kernel may take by name, and that its launch may be computed from.
+"""Lists the numbers of a call that a launched kernel may take by name, and that its launch may be computed from.
 
 M                 a size that the shapes name; also S where a shape has 3*S
 n                 the number of elements of a variadic group "*n"

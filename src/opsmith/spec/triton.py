@@ -6,17 +6,15 @@ The kernel's file is parsed, not imported: a definition knows its kernel's argum
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from opsmith.errors import SignatureError
 from opsmith.spec.definition import Definition
-from opsmith.spec.launch import Constant, Launch
+from opsmith.spec.kernel_arguments import KernelArgument, find_complaints, misfit
+from opsmith.spec.launch import Launch
 from opsmith.spec.quantities import Quantity, quantities, tensors_of, view_rank
 from opsmith.spec.signature import Kind, Parameter, Signature
 
-__all__ = ["KernelArgument", "KernelFunction", "find_function", "match_arguments", "triton_prototype"]
+__all__ = ["KernelFunction", "find_function", "match_arguments", "triton_prototype"]
 
 
 @dataclass(frozen=True)
@@ -33,30 +31,6 @@ class KernelFunction:
     def declaration(self) -> str:
         """The function's first line, without its body."""
         return _declaration(self.name, self.parameters, self.constants)
-
-
-@dataclass(frozen=True)
-class KernelArgument:
-    """One parameter of a kernel and what it gets.
-
-    A `tensor` is passed as a pointer, or as None where it is optional and not given. A `constant` is the
-    configuration's; a `choice` is a bool argument or a Literal, and a kernel is compiled for each of its values.
-    """
-
-    name: str
-    role: Literal["tensor", "quantity", "number", "flag", "constant", "choice"]
-    quantity: Quantity | None = None
-    parameter: Parameter | None = None
-
-    @property
-    def values(self) -> tuple[Constant | None, ...]:
-        """What a kernel is compiled for each of: a choice's values, and whether an optional tensor is given."""
-        if self.role == "choice":
-            assert self.parameter is not None
-            return self.parameter.choices or (False, True)
-        if self.role == "tensor" and self.parameter is not None and self.parameter.kind is Kind.OPTIONAL_TENSOR:
-            return (False, True)
-        return ()
 
 
 def find_function(source: str, name: str) -> KernelFunction | None:
@@ -87,10 +61,10 @@ def match_arguments(definition: Definition, function: KernelFunction) -> tuple[K
     for name in function.parameters:
         argument = _match(signature, kernel.launch, name, known, is_constant=name in function.constants)
         if isinstance(argument, str):
-            raise _misfit(definition, function, argument)
+            raise misfit(definition, function, triton_prototype(definition), argument)
         found.append(argument)
-    for complaint in _complaints(signature, kernel.launch, tuple(found), known):
-        raise _misfit(definition, function, complaint)
+    for complaint in find_complaints(signature, kernel.launch, tuple(found), known):
+        raise misfit(definition, function, triton_prototype(definition), complaint)
     return tuple(found)
 
 
@@ -178,51 +152,3 @@ def _match_parameter(  # noqa: PLR0911 - likewise
         else "a Triton kernel takes tensors, ints, floats and bools, and Literals as `tl.constexpr`"
     )
     return f"`{name}` {words}, and {advice}"
-
-
-def _complaints(
-    signature: Signature, launch: Launch, arguments: tuple[KernelArgument, ...], known: dict[str, Quantity]
-) -> Iterator[str]:
-    """Yield what the kernel or its launch lacks."""
-    taken = {argument.name for argument in arguments}
-    for name in _names(signature):
-        if name not in taken:
-            yield f"the kernel does not take `{name}`"
-    for name in launch.constants:
-        if name not in taken:
-            yield f"the launch gives the constant `{name}`, which the kernel does not take"
-    for name in tensors_of(signature):
-        rank = view_rank(signature, name)
-        strides = [f"{name}_stride_{axis}" in taken for axis in range(rank)]
-        if any(strides[:-1]) and not all(strides[:-1]):
-            yield f"the kernel takes some strides of `{name}`; take all of them, all but the last, or none"
-        if any(strides[-1:]) and not all(strides):
-            yield f"the kernel takes `{name}_stride_{rank - 1}` but not the strides before it"
-        output = signature.output(name)
-        if output is not None and output.format_of and not all(strides):
-            yield f"`{name}` has the memory format of `{output.format_of}`, so the kernel has to take all of its strides"
-    numbers = {*known, *launch.configs[0].numbers}
-    parts = [(axis.text, axis.names) for axis in launch.axes]
-    parts += [(config.when.text, config.when.names) for config in launch.configs if config.when is not None]
-    for text, names in parts:
-        if missing := sorted(names - numbers):
-            yield (
-                f"the launch computes {text!r}, and `{missing[0]}` is no number of the definition. There are "
-                f"{', '.join(sorted(numbers))}"
-            )
-
-
-def _names(signature: Signature) -> list[str]:
-    return [each.name for each in signature.parameters] + [each.name for each in signature.outputs]
-
-
-def _misfit(definition: Definition, function: KernelFunction, complaint: str) -> SignatureError:
-    kernel = definition.kernels["cuda"]
-    return SignatureError(
-        f"{kernel.sources[0]}:{function.line}: the kernel `{function.name}` does not match its definition "
-        f"({definition.location}): {complaint}\n\n"
-        f"    the definition offers  {triton_prototype(definition)}\n"
-        f"    the file has           {function.declaration}\n\n"
-        "Parameters are matched by name, in any order; sizes and strides that the kernel does not need are left out. "
-        f"`opsmith stub {definition.module}` prints the prototype of every kernel of this module."
-    )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
     from opsmith.toolchain.host import HostCompiler, find_host_compiler
     from opsmith.toolchain.ninja import find_ninja
+    from opsmith.toolchain.nvrtc import NvrtcInstall, find_nvrtc
     from opsmith.toolchain.probe import ProbeCache, default_probes
     from opsmith.toolchain.python_headers import PythonHeaders, find_python_headers
     from opsmith.toolchain.rocm import RocmCompiler, find_rocm_compiler
@@ -22,6 +23,7 @@ __all__ = [
     "CudaArch",
     "CudaCompiler",
     "HostCompiler",
+    "NvrtcInstall",
     "ProbeCache",
     "PythonHeaders",
     "RocmArch",
@@ -33,6 +35,7 @@ __all__ = [
     "find_cuda_compiler",
     "find_host_compiler",
     "find_ninja",
+    "find_nvrtc",
     "find_python_headers",
     "find_rocm_compiler",
     "find_toolchain",
@@ -48,6 +51,7 @@ __getattr__ = lazy_names(
         "CudaArch": "archs",
         "CudaCompiler": "cuda",
         "HostCompiler": "host",
+        "NvrtcInstall": "nvrtc",
         "ProbeCache": "probe",
         "PythonHeaders": "python_headers",
         "RocmArch": "archs",
@@ -59,6 +63,7 @@ __getattr__ = lazy_names(
         "find_cuda_compiler": "cuda",
         "find_host_compiler": "host",
         "find_ninja": "ninja",
+        "find_nvrtc": "nvrtc",
         "find_python_headers": "python_headers",
         "find_rocm_compiler": "rocm",
         "find_toolchain": "toolchain",

@@ -104,10 +104,12 @@ def split_archs(text: str) -> tuple[str, ...]:
     return tuple(filter(None, _SEPARATORS.split(text)))
 
 
-def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequence[str] = ()) -> tuple[CudaArch, ...]:
+def parse_cuda_archs(
+    text: str, *, native: Sequence[str] = (), supported: Sequence[str] = (), compiler: str = "nvcc"
+) -> tuple[CudaArch, ...]:
     """Return the architectures of a list, each once and the oldest first, so that equal lists make equal artefacts.
 
-    `native` are the capabilities of this machine's GPUs and `supported` what nvcc compiles for, both like "9.0". Where
+    `native` are the capabilities of this machine's GPUs and `supported` what the compiler does, both like "9.0". Where
     `supported` is given, an architecture outside it is refused, and the words "all" and "all-major" may be used;
     "common" stands for what is in wide use. Raises ToolchainError if a word means nothing, or is "native" on a
     machine without a GPU.
@@ -123,7 +125,7 @@ def parse_cuda_archs(text: str, *, native: Sequence[str] = (), supported: Sequen
     for arch in merged.values():
         if supported and f"{arch.major}.{arch.minor}" not in supported:
             raise ToolchainError(
-                f"CUDA architecture {arch.name} is requested, but this nvcc only compiles for {', '.join(supported)}."
+                f"CUDA architecture {arch.name} is requested, but this {compiler} only compiles for {', '.join(supported)}."
             )
     return tuple(sorted(merged.values()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from opsmith.toolchain.torch_install import TorchInstall, find_torch
 
 if TYPE_CHECKING:
     from opsmith.toolchain.cuda import CudaCompiler
+    from opsmith.toolchain.nvrtc import NvrtcInstall
     from opsmith.toolchain.rocm import RocmCompiler
     from opsmith.toolchain.triton import TritonInstall
 
@@ -27,11 +29,18 @@ class Toolchain:
     cuda: CudaCompiler | None = None
     rocm: RocmCompiler | None = None
     triton: TritonInstall | None = None
+    nvrtc: NvrtcInstall | None = None
 
     @property
     def compilers(self) -> dict[str, str]:
         """The identity of each compiler by its role, for cache keys and manifests; no path is in it."""
-        tools = {"host": self.host, "cuda": self.cuda, "rocm": self.rocm, "triton": self.triton}
+        tools = {
+            "host": self.host,
+            "cuda": self.cuda,
+            "rocm": self.rocm,
+            "triton": self.triton,
+            "nvrtc": self.nvrtc,
+        }
         return {role: tool.identity for role, tool in tools.items() if tool is not None}
 
     @property
@@ -54,13 +63,18 @@ class Toolchain:
 
 
 def find_toolchain(
-    *, cuda: bool, rocm: bool, triton: bool = False, cuda_release: str | None = None, probes: ProbeCache | None = None
+    *,
+    cuda: bool,
+    rocm: bool,
+    ahead: Collection[str] = (),
+    cuda_release: str | None = None,
+    probes: ProbeCache | None = None,
 ) -> Toolchain:
     """Return the machine's toolchain, with the device compilers that are asked for.
 
-    `cuda_release` ("12", "12.8") is the CUDA that nvcc has to be of; without it, that of torch comes first. A process that
-    finds only compilers it or another has asked before starts no program. Raises ToolchainError if
-    something asked for is missing, too old, or broken.
+    `ahead` are those of kernels that are compiled ahead, "triton" and "nvrtc". `cuda_release` ("12", "12.8") is the CUDA
+    that nvcc has to be of; without it, that of torch comes first. A process that finds only compilers it or another has
+    asked before starts no program. Raises ToolchainError if something asked for is missing, too old, or broken.
     """
     probes = probes or default_probes()
     torch = find_torch()
@@ -74,9 +88,13 @@ def find_toolchain(
         from opsmith.toolchain.rocm import find_rocm_compiler
 
         found_rocm = find_rocm_compiler(probes=probes)
-    found_triton = None
-    if triton:
+    found_triton, found_nvrtc = None, None
+    if "triton" in ahead:
         from opsmith.toolchain.triton import find_triton
 
         found_triton = find_triton()
-    return Toolchain(find_host_compiler(probes=probes), torch, found_cuda, found_rocm, found_triton)
+    if "nvrtc" in ahead:
+        from opsmith.toolchain.nvrtc import find_nvrtc
+
+        found_nvrtc = find_nvrtc(fit=torch.cuda, probes=probes)
+    return Toolchain(find_host_compiler(probes=probes), torch, found_cuda, found_rocm, found_triton, found_nvrtc)

@@ -12,7 +12,7 @@ from opsmith.errors import ToolchainError
 
 __all__ = ["TritonInstall", "find_triton", "triton_version"]
 
-# Since when it compiles by the interface that build/triton/compile_kernels uses.
+# Since when it compiles by the interface that build/ahead/compile_kernels uses.
 _OLDEST = (3, 5)
 
 

@@ -15,7 +15,7 @@ from opsmith.toolchain.archs import parse_cuda_archs
 
 
 def image(arch: int, *, ptx: bool = False, exact: bool = False, size: int = 20) -> bytes:
-    """Return one image as build/triton/compile_kernels/images.py writes it, filled up to a multiple of 16 bytes."""
+    """Return one image as build/ahead/compile_kernels/images.py writes it, filled up to a multiple of 16 bytes."""
     data = struct.pack("<8sIIIxxxxQ", b"OPSMITHK", 1 if ptx else 2, arch, exact, size) + b"\x01" * size
     return data + b"\0" * (-len(data) % 16)
 

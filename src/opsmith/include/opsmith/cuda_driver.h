@@ -26,6 +26,7 @@ class Driver {
   Status (*load)(void** module, const void* image);
   Status (*function)(void** function, void* module, const char* name);
   Status (*set_function)(void* function, int attribute, int value);
+  Status (*function_attribute)(int* value, int attribute, void* function);
   Status (*capture_mode)(int* mode);
   Status (*launch)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** arguments,
@@ -56,6 +57,7 @@ class Driver {
     find(library, op, "cuModuleLoadData", load);
     find(library, op, "cuModuleGetFunction", function);
     find(library, op, "cuFuncSetAttribute", set_function);
+    find(library, op, "cuFuncGetAttribute", function_attribute);
     find(library, op, "cuThreadExchangeStreamCaptureMode", capture_mode);
     find(library, op, "cuLaunchKernel", launch);
     find(library, op, "cuGetErrorName", error_name);

@@ -1,4 +1,4 @@
-// Launches kernels that were compiled ahead and are embedded in this library, such as Triton's, through CUDA's driver.
+// Launches kernels that were compiled ahead and are embedded in this library, Triton's and CUDA's, through the driver.
 //
 // What a generated launcher needs is here; the launcher knows an operator's arguments, and a table its images.
 #pragma once
@@ -19,8 +19,8 @@ struct Image {
   int32_t arch;   // 90 for compute capability 9.0
   bool is_exact;  // whether it runs on that capability alone
   bool is_ptx;
-  int32_t threads;       // of a block
-  int32_t shared_bytes;  // dynamic shared memory of a block
+  int32_t threads;       // of a block; 0 where the launch says it
+  int32_t shared_bytes;  // dynamic shared memory of a block; likewise
   int32_t scratch;       // how many pointers to scratch memory, all null, follow the arguments
   const char* name;
   const void* data;
@@ -41,11 +41,41 @@ struct Loaded {
   const Image* image[most_devices];
 };
 
+// The threads of a block along each axis, and its dynamic shared memory, where they are the launch's to say.
+struct Block {
+  int64_t x = 1, y = 1, z = 1;
+  int64_t shared_bytes = 0;
+
+  void check(const char* op) const {
+    constexpr int64_t most = 1024, most_z = 64;
+    if (x < 1 || y < 1 || z < 1 || x > most || y > most || z > most_z || x * y * z > most) {
+      fail(op, "(): the kernel's block would be ", x, " x ", y, " x ", z, ", and CUDA's has 1 to ", most,
+           " threads, at most ", most_z, " along the third axis");
+    }
+    if (shared_bytes < 0) fail(op, "(): the kernel's shared memory would be ", shared_bytes, " bytes");
+  }
+};
+
+// An integer of a call as the type that a kernel declares for it.
+template <class To>
+To fit(const char* op, const char* name, int64_t value) {
+  const To to = static_cast<To>(value);
+  if (static_cast<int64_t>(to) != value || (to < To{}) != (value < 0)) {
+    fail(op, "(): ", name, " is ", value, ", which does not fit into the kernel's ", sizeof(To) == 4 ? "32" : "64",
+         "-bit ", To(-1) < To{} ? "" : "unsigned ",
+         "integer; declare it as int64_t, or as Index in a template over `class Index`");
+  }
+  return to;
+}
+
 namespace detail {
 
 // Values of cuda.h.
 constexpr int capability_major = 75, capability_minor = 76, most_shared_bytes = 97;
 constexpr int dynamic_shared_bytes = 8, device_of_pointer = 9, relaxed_capture = 2;
+constexpr int static_shared_bytes = 1;
+// What a kernel may have of shared memory without asking for it.
+constexpr int64_t unasked_shared_bytes = 48 * 1024;
 
 // Held while a kernel is loaded, which happens once for each kernel and GPU. It spins, because <mutex> takes as long to
 // compile as the rest of a launcher.
@@ -131,12 +161,35 @@ inline const Image* best_image(const Kernel& kernel, int arch) {
   void *module = nullptr, *function = nullptr;
   driver.check(driver.load(&module, image->data), op, "when a kernel was loaded");
   driver.check(driver.function(&function, module, image->name), op, "when a kernel was looked up");
-  if (image->shared_bytes > 48 * 1024) {  // what a kernel may have without asking
+  if (image->shared_bytes > unasked_shared_bytes) {
     driver.check(driver.set_function(function, dynamic_shared_bytes, image->shared_bytes), op,
                  "when shared memory was asked for");
   }
   loaded.image[device] = image;
   __atomic_store_n(&loaded.function[device], function, __ATOMIC_RELEASE);
+}
+
+// A kernel's function on a GPU.
+inline void* function_of(const Driver& driver, const char* op, const Kernel& kernel, int device, Loaded& loaded) {
+  void* function = __atomic_load_n(&loaded.function[device], __ATOMIC_ACQUIRE);
+  if (function != nullptr) return function;
+  load(driver, op, kernel, device, loaded);
+  return loaded.function[device];
+}
+
+// Sees to it that a kernel may have as much dynamic shared memory. Beyond what all have, it gets all that the GPU has
+// beside its static one: whatever another thread asks for meanwhile, it is enough.
+inline void ask_for_shared(const Driver& driver, const char* op, void* function, int device, int64_t wanted) {
+  int taken = 0, limit = 0;
+  driver.check(driver.function_attribute(&taken, static_shared_bytes, function), op, "when a kernel was asked for");
+  if (taken + wanted <= unasked_shared_bytes) return;
+  driver.check(driver.device_attribute(&limit, most_shared_bytes, device), op, "when the GPU was asked for");
+  if (wanted > limit - taken) {
+    fail(op, "(): the kernel's launch asks for ", wanted, " bytes of dynamic shared memory, and GPU ", device, " has ",
+         limit - taken, " for it");
+  }
+  driver.check(driver.set_function(function, dynamic_shared_bytes, limit - taken), op,
+               "when shared memory was asked for");
 }
 
 }  // namespace detail
@@ -193,7 +246,10 @@ class Facts {
     number(stride);
   }
 
-  // Which of the five specialisations (codegen/triton_variants.py) may be used.
+  // Whether numbers or offsets of the call need 64 bits.
+  bool is_wide() const { return is_wide_; }
+
+  // Which of the five specialisations (codegen/variants.py) may be used.
   int specialisation() const {
     const bool is_fast = is_aligned_ && is_unit_;
     if (is_wide_) return is_fast && is_multiple_ ? 3 : 4;
@@ -227,24 +283,37 @@ struct Grid {
   }
 };
 
-// Launches a kernel on the current GPU. `data` is any tensor's address.
+// Launches a kernel on the current GPU, which brings the size of its blocks along. `data` is any tensor's address.
 template <int capacity>
 void launch(const char* op, const Kernel& kernel, Loaded& loaded, const Grid& grid, Arguments<capacity>& arguments,
             const void* data, void* stream) {
   grid.check(op);
   const Driver& driver = Driver::get(op);
   const int device = detail::current_device(driver, op, data);
-  void* function = __atomic_load_n(&loaded.function[device], __ATOMIC_ACQUIRE);
-  if (function == nullptr) {
-    detail::load(driver, op, kernel, device, loaded);
-    function = loaded.function[device];
-  }
+  void* function = detail::function_of(driver, op, kernel, device, loaded);
   const Image& image = *loaded.image[device];
   driver.check(
       driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
                     static_cast<unsigned>(grid.z), static_cast<unsigned>(image.threads), 1, 1,
                     static_cast<unsigned>(image.shared_bytes), stream, arguments.finish(image.scratch), nullptr),
       op, "when a kernel was launched");
+}
+
+// Likewise in blocks that the launch says.
+template <int capacity>
+void launch(const char* op, const Kernel& kernel, Loaded& loaded, const Grid& grid, const Block& block,
+            Arguments<capacity>& arguments, const void* data, void* stream) {
+  grid.check(op);
+  block.check(op);
+  const Driver& driver = Driver::get(op);
+  const int device = detail::current_device(driver, op, data);
+  void* function = detail::function_of(driver, op, kernel, device, loaded);
+  if (block.shared_bytes > 0) detail::ask_for_shared(driver, op, function, device, block.shared_bytes);
+  driver.check(driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                             static_cast<unsigned>(grid.z), static_cast<unsigned>(block.x),
+                             static_cast<unsigned>(block.y), static_cast<unsigned>(block.z),
+                             static_cast<unsigned>(block.shared_bytes), stream, arguments.finish(0), nullptr),
+               op, "when a kernel was launched");
 }
 
 }  // namespace embedded

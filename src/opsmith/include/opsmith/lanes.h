@@ -1,7 +1,11 @@
 // What 32 adjacent threads exchange without shared memory, under one name each in CUDA and HIP.
 #pragma once
 
+#if defined(__CUDACC_RTC__)  // without a host side
+#include "types.h"
+#else
 #include "gpu.h"
+#endif
 
 namespace opsmith {
 

@@ -32,6 +32,8 @@
 
 namespace opsmith::math {
 
+#if !defined(__CUDACC_RTC__)  // it compiles for GPUs alone, and has none of a host compiler's builtins
+
 namespace detail {
 
 // exp(x) = 2^k (1 + p), with k the integer next to x / ln 2 and p = exp(x - k ln 2) - 1.
@@ -177,6 +179,13 @@ OPSMITH_HOST_DEVICE float tanh(float x) {
 // Of a float as a float: __builtin_fabs makes a double of it, which takes a GPU as long as many additions.
 OPSMITH_HOST_DEVICE float abs(float x) { return __builtin_fabsf(x); }
 OPSMITH_HOST_DEVICE double abs(double x) { return __builtin_fabs(x); }
+
+#else
+
+OPSMITH_HOST_DEVICE float abs(float x) { return ::fabsf(x); }
+OPSMITH_HOST_DEVICE double abs(double x) { return ::fabs(x); }
+
+#endif
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 

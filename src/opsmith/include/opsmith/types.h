@@ -12,7 +12,11 @@ template <class To, class From>
 OPSMITH_HOST_DEVICE To bit_cast(const From& from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast needs two types of one size");
   To to;
+#if defined(__CUDACC_RTC__)  // which does not have a host compiler's builtins
+  memcpy(&to, &from, sizeof(To));
+#else
   __builtin_memcpy(&to, &from, sizeof(To));
+#endif
   return to;
 }
 

@@ -1,6 +1,6 @@
 """Reads which NVIDIA GPUs the kernels are for that opsmith has embedded, such as Triton's.
 
-Each image in their section has a header, which build/triton/compile_kernels/images.py writes.
+Each image in their section has a header, which build/ahead/compile_kernels/images.py writes.
 """
 
 from __future__ import annotations

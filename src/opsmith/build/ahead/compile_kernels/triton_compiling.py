@@ -1,45 +1,20 @@
-"""Compiles the variants of a kernel, in several processes."""
+"""Compiles one variant of a Triton kernel."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Iterator
 from typing import Any
 
-from .errors import compile_error
 from .images import Image
-from .kernel import RefusalError
+from .triton_errors import compile_error
+from .triton_kernel import RefusalError
 
-__all__ = ["compile_all", "describe"]
+__all__ = ["compile_variant", "describe"]
 
-# Below so many compilations another process costs more than it saves. Several kernels are compiled side by side, so one
-# does not take all cores; each process needs 200 MB.
-_WORTH_A_PROCESS, _MOST_PROCESSES = 2, 4
 _WARP_SIZE = 32  # NVIDIA's; Triton 3.4 does not tell
 
 
-def compile_all(function: Any, tasks: list[tuple[dict[str, Any], str]]) -> Iterator[Image | str]:
-    """Yield the image of each task, or the message of its error. Several processes share the work."""
-    processes = min(len(os.sched_getaffinity(0)), len(tasks) // _WORTH_A_PROCESS, _MOST_PROCESSES)
-    if processes < 2:
-        yield from (_compile(function, variant, image) for variant, image in tasks)
-        return
-    # Forked, they have Triton and the kernel already.
-    _forked.append(function)
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap(_compile_forked, tasks)
-
-
-# The kernel, for the processes that are forked.
-_forked: list[Any] = []
-
-
-def _compile_forked(task: tuple[dict[str, Any], str]) -> Image | str:
-    return _compile(_forked[0], *task)
-
-
-def _compile(function: Any, variant: dict[str, Any], image: str) -> Image | str:
+def compile_variant(function: Any, variant: dict[str, Any], image: str) -> Image | str:
+    """Return an image of a kernel, or the message of what is wrong with it."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 

@@ -1,4 +1,4 @@
-"""Builds the launcher of a definition's Triton kernel beside a driver that only records, and calls it without a GPU."""
+"""Builds the launcher of a kernel compiled ahead beside a driver that only records, and calls it without a GPU."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ using namespace opsmith;
 static char message[2048];
 
 extern "C" {{
-// The place in the table of a kernel's image, by its address.
-int place(unsigned long long data, int image) {{
+// The place in the table of a kernel's image, by its address and the kernel's name: several may share an image.
+int place(unsigned long long data, int image, const char* name) {{
   for (int index = 0; index < {count}; ++index) {{
-    if (reinterpret_cast<unsigned long long>(embedded::{table}[index].images[image].data) == data) return index;
+    const embedded::Image& found = embedded::{table}[index].images[image];
+    if (reinterpret_cast<unsigned long long>(found.data) == data && std::strcmp(found.name, name) == 0) return index;
   }}
   return -1;
 }}
@@ -71,7 +72,7 @@ class Launched:
 
     kernel: dict[str, Any]
     grid: tuple[int, int, int]
-    threads: int
+    block: tuple[int, int, int]
     shared_bytes: int
     stream: int
     arguments: tuple[int, ...]
@@ -90,13 +91,14 @@ class Launcher:
         for step in plan.steps:
             if step.output != "binding.cpp.o" and step.output != plan.library:
                 subprocess.run(step.argv, cwd=folder, check=True)
-        self.request = json.loads(plan.files[f"{definition.name}.triton.json"])
+        self._style = definition.kernels["cuda"].style
+        self.request = json.loads(plan.files[f"{definition.name}.{self._style}.json"])
         self.images = sum(word == "--image" for step in plan.steps for word in step.argv)
         self._symbols = list(parameters)
         self._library = self._link(definition, folder, parameters)
-        self._library.place.argtypes = [ctypes.c_ulonglong, ctypes.c_int]
+        self._library.place.argtypes = [ctypes.c_ulonglong, ctypes.c_int, ctypes.c_char_p]
         self.driver = load_driver()
-        self.extra = 2  # pointers to scratch memory
+        self.extra = 2 if self._style == "triton" else 0  # pointers to scratch memory
 
     def call(self, symbol: str, numbers: list[int], *, stream: int = 0, arguments: int) -> Launched | str:
         """Call an instantiation; return what was launched, or the message of what was thrown. Earlier records go."""
@@ -115,17 +117,19 @@ class Launcher:
         if not launches:
             return ""
         words = launches[-1]
+        name = records.rpartition("launched ")[2].split()[0]
         data, found = int(words[1]), -1
         for image in range(self.images):
-            found = max(found, self._library.place(data, image))
+            found = max(found, self._library.place(data, image, name.encode()))
         assert found >= 0
         given = tuple(map(int, words[words.index("arguments") + 1 :]))
         assert given[arguments:] == (0,) * self.extra
-        x, y, z = map(int, words[3:6])
+        grid_x, grid_y, grid_z = map(int, words[3:6])
+        block_x, block_y, block_z = map(int, words[7:10])
         return Launched(
             self.request["kernels"][found],
-            (x, y, z),
-            int(words[7]),
+            (grid_x, grid_y, grid_z),
+            (block_x, block_y, block_z),
             int(words[11]),
             int(words[13]),
             given[:arguments],
@@ -133,7 +137,7 @@ class Launcher:
         )
 
     def _link(self, definition: Definition, folder: Path, parameters: dict[str, list[str]]) -> ctypes.CDLL:
-        table, count = f"triton_{definition.name}", len(self.request["kernels"])
+        table, count = f"{self._style}_{definition.name}", len(self.request["kernels"])
         declarations, calls = [], []
         for index, (symbol, kinds) in enumerate(parameters.items()):
             declarations.append(f"void {symbol}({', '.join([*kinds, 'void*'])});")
@@ -151,14 +155,14 @@ class Launcher:
                     at += 1
             calls.append(_CALL.format(index=index, symbol=symbol, values=", ".join(values)))
         text = _HARNESS.format(
-            includes="#include <cstdio>",
+            includes="#include <cstdio>\n#include <cstring>",
             table=table,
             count=count,
             declarations=" ".join(declarations),
             calls="".join(calls),
         )
         (folder / "harness.cpp").write_text(text)
-        objects = [f"{definition.name}.launch.cpp.o", f"{definition.name}.triton.json.o"]
+        objects = [f"{definition.name}.launch.cpp.o", f"{definition.name}.{self._style}.json.o"]
         library = folder / "harness.so"
         command = ["g++", "-std=c++17", "-shared", "-fPIC", f"-I{INCLUDE_DIR}", "harness.cpp", *objects]
         subprocess.run([*command, "-o", str(library), "-ldl"], cwd=folder, check=True)
@@ -174,5 +178,6 @@ def load_driver() -> ctypes.CDLL:
     driver = ctypes.CDLL(str(library))
     shutil.rmtree(library.parent)
     driver.fake_records.restype = ctypes.c_char_p
+    driver.fake_static_shared.argtypes = [ctypes.c_int]
     driver.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int]
     return driver

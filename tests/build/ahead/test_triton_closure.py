@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 import opsmith
+from opsmith.build.ahead.step import triton_archs
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.prepare import prepare
-from opsmith.build.triton.step import triton_archs
 from opsmith.errors import ToolchainError
 from opsmith.runtime.define import define
 from opsmith.runtime.options import OpOptions

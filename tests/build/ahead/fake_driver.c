@@ -7,7 +7,13 @@ typedef int Status;
 
 static char records[1 << 16];
 static char failing[64];
-static int code, arguments, major = 9, minor = 0, shared_limit = 232448, device, has_context = 1;
+static int code, arguments, major = 9, minor = 0, shared_limit = 232448, device, has_context = 1, static_shared;
+// A function's handle: its module, which is the address of the image, and its name.
+static struct Function {
+  void* module;
+  char name[256];
+} functions[256];
+static int function_count;
 static const char* log_end(void) { return records + sizeof records; }
 
 #define RECORD(...) snprintf(records + strlen(records), (size_t)(log_end() - records) - strlen(records), __VA_ARGS__)
@@ -25,6 +31,7 @@ void fake_fail(const char* function, int status) {
 void fake_gpu(int gpu, int of_major, int of_minor, int limit) {
   device = gpu, major = of_major, minor = of_minor, shared_limit = limit;
 }
+void fake_static_shared(int bytes) { static_shared = bytes; }
 void fake_context(int is_there) { has_context = is_there; }
 
 static Status result(const char* function) { return strcmp(failing, function) == 0 ? code : 0; }
@@ -64,12 +71,23 @@ Status cuModuleLoadData(void** module, const void* image) {
 }
 Status cuModuleGetFunction(void** function, void* module, const char* name) {
   RECORD("function %s\n", name);
-  *function = module;
+  int at = 0;
+  while (at < function_count && (functions[at].module != module || strcmp(functions[at].name, name) != 0)) ++at;
+  if (at == function_count) {
+    functions[function_count].module = module;
+    snprintf(functions[function_count++].name, sizeof functions[0].name, "%s", name);
+  }
+  *function = &functions[at];
   return result("cuModuleGetFunction");
 }
 Status cuFuncSetAttribute(void* function, int attribute, int value) {
   (void)function;
   RECORD("set_function %d %d\n", attribute, value);
+  return 0;
+}
+Status cuFuncGetAttribute(int* value, int attribute, void* function) {
+  (void)function;
+  *value = attribute == 1 ? static_shared : -1;
   return 0;
 }
 Status cuThreadExchangeStreamCaptureMode(int* mode) {
@@ -80,14 +98,14 @@ Status cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, uns
                       unsigned shared, void* stream, void** values, void** extra) {
   (void)extra;
   RECORD("launch %llu grid %u %u %u block %u %u %u shared %u stream %llu arguments",
-         (unsigned long long)(uintptr_t)function, gx, gy, gz, bx, by, bz, shared,
+         (unsigned long long)(uintptr_t)((struct Function*)function)->module, gx, gy, gz, bx, by, bz, shared,
          (unsigned long long)(uintptr_t)stream);
   for (int index = 0; index < arguments; ++index) {
     uint64_t value;
     memcpy(&value, values[index], sizeof value);
     RECORD(" %llu", (unsigned long long)value);
   }
-  RECORD("\n");
+  RECORD("\nlaunched %s\n", ((struct Function*)function)->name);
   return result("cuLaunchKernel");
 }
 Status cuGetErrorName(Status status, const char** name) {

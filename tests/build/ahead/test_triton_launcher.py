@@ -1,4 +1,4 @@
-"""A generated launcher asks the driver for the right kernel, grid and arguments; the driver here only records."""
+"""A Triton kernel's launcher asks the driver for the right kernel, grid and arguments; the driver here only records."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _numbers(
 def test_grid_arguments_and_stream(rows_launcher: Launcher) -> None:
     launched = _call(rows_launcher)
     assert launched.grid == (5, 2, 1)
-    assert launched.threads == 64
+    assert launched.block == (64, 1, 1)
     assert launched.stream == 7
     x, y, scale, n, m, x_stride_0, y_stride_0 = launched.arguments
     assert (x, y, n, m, x_stride_0, y_stride_0) == (4096, 8192, 160, 5, 320, 160)
@@ -141,7 +141,7 @@ def test_first_configuration_whose_condition_holds(rows_launcher: Launcher) -> N
     launched = _call(rows_launcher, n=64, stride=64)
     assert launched.kernel["constants"]["BLOCK"] == 64
     assert launched.grid == (5, 1, 1)
-    assert launched.threads == 32
+    assert launched.block == (32, 1, 1)
 
 
 def test_no_configuration_is_an_error(rows_launcher: Launcher) -> None:

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .kernel import RefusalError, closure, place_of
+from .triton_kernel import RefusalError, closure, place_of
 
 __all__ = ["compile_error", "import_error"]
 

@@ -1,1 +1,0 @@
-"""Compiles Triton kernels ahead: the step of a plan, and the program that it runs."""
