@@ -58,8 +58,14 @@ def _prepare_triton(cache: Path) -> None:
     os.environ["TRITON_CACHE_DIR"] = str(cache)
     # Lines lead to absolute paths, which would differ between machines.
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
+    # Backends of other packages are found by a search through all that is installed; these kernels are for NVIDIA's.
+    os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
     warnings.simplefilter("ignore")
-    import triton  # noqa: F401
+    from triton.runtime import cache as keys
+
+    # The key of its cache has a digest of Triton's own files, half a gigabyte. In a cache of one run it tells nothing apart.
+    if hasattr(keys, "triton_key"):
+        keys.triton_key = lambda: ""
 
 
 def _write_depfile(depfile: Path, output: Path, files: list[str]) -> None:
