@@ -25,10 +25,13 @@ def compile_all(function: Any, tasks: list[tuple[dict[str, Any], str]]) -> Itera
     if processes < 2:
         yield from (_compile(function, variant, image) for variant, image in tasks)
         return
+    # PTX comes after machine code, in the same process: what both need is in Triton's cache by then.
+    images = {image for _, image in tasks}
+    together = len(images) if any(image.startswith("ptx:") for image in images) else 1
     # Forked, they have Triton and the kernel already.
     _forked.append(function)
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap(_compile_forked, tasks)
+        yield from pool.imap(_compile_forked, tasks, together)
 
 
 # The kernel, for the processes that are forked.
