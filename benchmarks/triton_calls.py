@@ -1,88 +1,126 @@
-"""Times a Triton kernel that opsmith compiled ahead against Triton's own launch of it, and against a CUDA kernel of ours.
+"""Times calls of a Triton kernel that opsmith compiled ahead against Triton's own launch of it, and a CUDA kernel of ours.
 
-    python benchmarks/triton_calls.py              # needs a GPU and Triton; prints JSON
+    python benchmarks/triton_calls.py [--rounds 30] [--output benchmarks/results/triton_calls.json]
 
-Host times are those of a queue that never fills up: the median of rounds of 200 calls on 8 rows of 128. GPU times are
-those of CUDA events around 20 calls on 8,192 rows of 4,096.
+It needs a GPU and Triton. The kernel is the softmax of examples/triton/rows. Contenders take turns within a round and ratios
+are formed within a round (turns.py). A row has one of two clocks:
+
+host  the seconds of the host for one of 200 calls that are queued, on 8 rows of 128, which the GPU is done with before the
+      next one arrives. "triton" is a wrapper that allocates the result and calls `kernel[grid](...)`; "triton, launch" is
+      that line alone, with all its arguments made before. "cuda" is opsmith's call of a softmax with the same arguments
+      and a kernel in CUDA, "torch" PyTorch's.
+gpu   the GPU's seconds of a call, between events of calls that are all queued before the first has ended.
 """
+
+# ruff: noqa: E402 -- the operators are found after their folders are named
 
 from __future__ import annotations
 
-import json
-import statistics
+import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples" / "triton"))
+import triton
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "examples" / "triton"), str(HERE / "triton_calls")]
 
 from rows import CONFIGS, softmax
 from rows.kernels import softmax_rows
+from softmax_cuda import softmax_cuda
 
-from opsmith.ops.sigmoid import sigmoid
+from turns import compare_samples, on_gpu, record, take_turns
 
-ROUNDS, CALLS = 30, 200
+CALLS = 200  # the GPU's queue holds 1,024
+SMALL = (8, 128)
+# Of the GPU's times: rows, columns, element type. The last one's rows are no multiples of 16 bytes.
+LARGE = ((8192, 4096, "float32"), (8192, 4096, "bfloat16"), (65536, 256, "bfloat16"), (8192, 1023, "float32"))
+
+
+def launch_of(x: torch.Tensor, y: torch.Tensor) -> Callable[[], None]:
+    """Return Triton's launch of the kernel, in the configuration that opsmith takes."""
+    rows, columns = x.shape
+    config = next(each for each in CONFIGS if columns <= int(str(each["BLOCK"])))
+    arguments = (x, 1.0, y, columns, x.stride(0), y.stride(0))
+    constants = {"BLOCK": config["BLOCK"], "num_warps": config["num_warps"]}
+    return lambda: softmax_rows[(rows,)](*arguments, **constants)
 
 
 def by_triton(x: torch.Tensor) -> torch.Tensor:
-    """Launch the kernel as Triton does, with a wrapper that only allocates."""
-    config = next(each for each in CONFIGS if x.shape[1] <= int(str(each["BLOCK"])))
+    """Return the softmax as a wrapper around the launch does it, which only allocates."""
+    rows, columns = x.shape
+    config = next(each for each in CONFIGS if columns <= int(str(each["BLOCK"])))
     y = torch.empty_like(x)
-    softmax_rows[(x.shape[0],)](
-        x, 1.0, y, x.shape[1], x.stride(0), y.stride(0), BLOCK=config["BLOCK"], num_warps=config["num_warps"]
+    softmax_rows[(rows,)](
+        x, 1.0, y, columns, x.stride(0), y.stride(0), BLOCK=config["BLOCK"], num_warps=config["num_warps"]
     )
     return y
 
 
-def host_us(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> float:
-    """Return the median time of a call on the host in microseconds."""
-    times = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        for _ in range(CALLS):
-            function(x)
-        times.append((time.perf_counter() - started) / CALLS * 1e6)
-    return statistics.median(times)
+def on_queue(call: Callable[[], Any]) -> float:
+    """Return the host's seconds of a call: the mean of 200 that are queued, without waiting for the GPU."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter() - begin) / CALLS
 
 
-def gpu_us(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> float:
-    """Return the median time of a call on the GPU in microseconds."""
-    times = []
-    for _ in range(ROUNDS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(20):
-            function(x)
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) / 20 * 1e3)
-    return statistics.median(times)
+def contenders(x: torch.Tensor) -> dict[str, Callable[[], Any]]:
+    """Return calls that compute the same, and have been made: built, loaded, compiled, and compared."""
+    y = torch.empty_like(x)
+    launch = launch_of(x, y)
+    calls: dict[str, Callable[[], Any]] = {
+        "opsmith": lambda: softmax(x),
+        "triton": lambda: by_triton(x),
+        "triton, launch": launch,
+        "torch": lambda: torch.softmax(x, 1),
+    }
+    if x.dtype == torch.float32:
+        calls["cuda"] = lambda: softmax_cuda(x)
+    expected = torch.softmax(x.double(), 1)
+    for name, call in calls.items():
+        found = call()
+        tolerance = 1e-5 if x.dtype == torch.float32 else 2e-2
+        result = y if name == "triton, launch" else found
+        torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=1e-6, msg=f"{name} differs")
+    return calls
+
+
+def rows_of(rounds: int) -> Iterator[dict[str, Any]]:
+    """Yield the host's times and then those of the GPU."""
+    x = torch.randn(SMALL, device="cuda")
+    calls = contenders(x)
+    for call in calls.values():
+        on_queue(call)
+    samples = take_turns(calls, range(rounds), on_queue)
+    yield {"clock": "host", "shape": SMALL, "dtype": "float32", **compare_samples(samples)}
+    for rows, columns, dtype in LARGE:
+        x = torch.randn(rows, columns, device="cuda").to(getattr(torch, dtype))
+        # A CUDA kernel is there for what a call costs: this one is not written to be fast.
+        calls = {name: call for name, call in contenders(x).items() if name in ("opsmith", "triton", "torch")}
+        samples = take_turns(calls, range(rounds), on_gpu)
+        yield {"clock": "gpu", "shape": (rows, columns), "dtype": dtype, **compare_samples(samples)}
+
+
+def summary(row: dict[str, Any]) -> str:
+    """Return a line that says how a case went."""
+    rows, columns = row["shape"]
+    times = ", ".join(f"{name} {values['median'] * 1e6:.2f} us" for name, values in row["seconds"].items())
+    return f"{row['clock']}, {rows} x {columns} {row['dtype']}: {times}"
 
 
 def main() -> None:
-    """Print the times as JSON."""
-    small, large = torch.randn(8, 128, device="cuda"), torch.randn(8192, 4096, device="cuda")
-    for function in (softmax, by_triton, sigmoid):  # builds, loads and compiles
-        function(small), function(large)
-    torch.testing.assert_close(softmax(large), by_triton(large), rtol=1e-5, atol=1e-6)
-    print(
-        json.dumps(
-            {
-                "gpu": torch.cuda.get_device_name(),
-                "host_us": {
-                    "opsmith, Triton kernel": host_us(softmax, small),
-                    "Triton, kernel[grid](...)": host_us(by_triton, small),
-                    "opsmith, CUDA kernel": host_us(sigmoid, small),
-                },
-                "gpu_us": {"opsmith": gpu_us(softmax, large), "Triton": gpu_us(by_triton, large)},
-            },
-            indent=1,
-        )
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    record(rows_of(given.rounds), "cuda", given.output, summary, {"triton": triton.__version__})
 
 
 if __name__ == "__main__":

@@ -160,11 +160,15 @@ def torchvision() -> Any:
 
 
 def record(
-    rows: Iterable[dict[str, Any]], device: str, output: Path | None, summary: Callable[[dict[str, Any]], str]
+    rows: Iterable[dict[str, Any]],
+    device: str,
+    output: Path | None,
+    summary: Callable[[dict[str, Any]], str],
+    versions: Mapping[str, str] | None = None,
 ) -> None:
     """Print a line for each row as soon as it is known, and write all that there are to a file: a run may be cut off.
 
-    `rows` are computed here, on a GPU on a stream of their own.
+    `rows` are computed here, on a GPU on a stream of their own. `versions` are those of more than torch and torchvision.
     """
     if device == "cuda":
         torch.cuda.set_stream(torch.cuda.Stream())  # one that can be captured
@@ -173,6 +177,7 @@ def record(
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "torch": torch.__version__,
         "torchvision": vision and vision.__version__,
+        **(versions or {}),
         "device": torch.cuda.get_device_name() if device == "cuda" else processor_name(),
         "threads": None if device == "cuda" else torch.get_num_threads(),
         "rows": [],

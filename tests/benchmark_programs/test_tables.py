@@ -253,3 +253,31 @@ def test_an_operator_on_a_gpu_has_the_hosts_time_and_that_of_a_graph(operator_ta
     assert "against graph" not in head
     first = next(line for line in lines if line.startswith("| float32, forward | shape 1024 |"))
     assert " 7.00 us" in first and "| 2.00 us, 1.50x |" in first
+
+
+def test_triton_s_calls_and_builds(tables, monkeypatch, tmp_path):
+    import triton_tables
+
+    def one(value):
+        return {"median": value, "min": value, "max": value, "count": 1}
+
+    monkeypatch.setattr(triton_tables, "RESULTS", tmp_path)
+    nothing = "Nothing has been measured yet."
+    assert triton_tables.triton_call_figures() == triton_tables.triton_build_figures() == nothing
+    about = {"device": "GPU", "cores": 2, "torch": "2.11", "triton": "3.6", "date": "2026-11-27"}
+    seconds = {"opsmith": one(4e-6), "triton": one(2e-5), "cuda": one(3.8e-6)}
+    host = {"clock": "host", "shape": [8, 128], "dtype": "float32", "seconds": seconds}
+    host["times_faster"] = {"triton": one(5.0), "cuda": one(0.95)}
+    (tmp_path / "triton_calls.json").write_text(json.dumps({**about, "rows": [host]}))
+    *_, head, _, row = triton_tables.triton_call_figures().splitlines()
+    assert head.startswith("| a call of the softmax | opsmith, Triton kernel | opsmith, CUDA kernel | Triton, `kernel")
+    assert row == (
+        "| host's time, 8 x 128, float32 | 4.00 us | 3.80 us, 0.95x [0.95, 0.95] | 20.0 us, 5.00x [5.00, 5.00] |"
+    )
+    names = ("opsmith", "step", "triton, all", "triton", "with torch")
+    ratios = {"opsmith / with torch": one(1.2), "step / triton": one(0.7)}
+    built = {"seconds": dict.fromkeys(names, one(2.0)), "of_triton": ratios}
+    (tmp_path / "triton_build.json").write_text(json.dumps({**about, **built}))
+    *_, first, _, _, _, last = triton_tables.triton_build_figures().splitlines()
+    assert first == "| `opsmith build` | 2.00 s [2.00, 2.00] |  |"
+    assert last.endswith("| 2.00 s [2.00, 2.00] | 1.20x [1.20, 1.20] |")

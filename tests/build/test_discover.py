@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -57,3 +58,14 @@ def test_a_module_of_that_name_from_another_folder_is_not_taken_for_it(
     for name, told in (("one", "declares no operator"), ("other", "is imported already, from .*/one/twice_there.py")):
         with pytest.raises(DefinitionError, match=told):
             discover(str(tmp_path / name / "twice_there.py"))
+
+
+@pytest.mark.parametrize("text", ["import opsmith\nimport gc\nDURING = gc.isenabled()\n", "import opsmith\n1 / 0\n"])
+def test_garbage_is_collected_again_after_an_import(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "without_garbage.py").write_text(text)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "without_garbage", raising=False)
+    with pytest.raises(DefinitionError):  # it declares nothing, or cannot be imported
+        discover(str(tmp_path / "without_garbage.py"))
+    assert gc.isenabled()
+    assert not getattr(sys.modules.get("without_garbage"), "DURING", False)

@@ -1,4 +1,4 @@
-"""Defects of CUDA kernels are called by their names, and the operators without them pass; each in a process of its own."""
+"""Defects of CUDA and Triton kernels have their names, and operators without them pass; each in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 sys.path.append(str(Path(__file__).with_name("planted")))
 
-from gpu_rows import GPU_TABLE, TWO_GPUS
+from gpu_rows import ALL_ROWS, GPU_TABLE, TWO_GPUS
 from load import module
 
 from opsmith.build.ninja import run_plan
@@ -33,7 +33,7 @@ _ROWS = [
         id=row.name,
         marks=[pytest.mark.skipif(row.named in TWO_GPUS and torch.cuda.device_count() < 2, reason="needs two GPUs")],
     )
-    for row in GPU_TABLE
+    for row in ALL_ROWS
 ]
 
 

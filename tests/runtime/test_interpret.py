@@ -1,4 +1,4 @@
-"""TRITON_INTERPRET=1 runs Triton kernels on the CPU, where `opsmith check` finds what is wrong with them."""
+"""TRITON_INTERPRET=1 runs Triton kernels on the CPU; tests/checker/test_planted_triton.py has what a check finds there."""
 
 from __future__ import annotations
 
@@ -32,34 +32,22 @@ def doubled(x, y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + at, 2 * tl.load(x + at, at < n), at < n)
 """
-_CHECK = """
-import sys
-import opsmith
-from planted import doubled
+_CALLS = """
+from concurrent.futures import ThreadPoolExecutor
 
-report = opsmith.check(doubled, devices="cpu", properties=[sys.argv[1]], dtypes=["float32"], seconds=20)
-print(report.failed)
+import torch
+from twice import doubled
+
+inputs = [torch.randn(500) for _ in range(16)]
+with ThreadPoolExecutor(4) as pool:
+    for x, y in zip(inputs, pool.map(doubled, inputs)):
+        torch.testing.assert_close(y, 2 * x)
 """
 
 
 @pytest.mark.compile
-@pytest.mark.slow("checks an operator for each planted defect")
-@pytest.mark.parametrize(
-    ("right", "wrong", "found"),
-    [
-        ("", "", None),
-        ("2 * tl.load", "2.001 * tl.load", "value"),
-        ("tl.program_id(0) * BLOCK", "tl.program_id(0) * 63", "sizes"),
-        ("tl.load(x + at, at < n), at < n", "tl.load(x + at, at < n), at < n - 1", "outputs written"),
-        ("tl.load(x + at, at < n), at < n", "tl.load(x + at, at < n), at <= n", "writes outside"),
-        ("tl.load(x + at, at < n)", "tl.load(x + at)", "reads outside"),
-        ("2 * tl.load(x + at, at < n)", "tl.maximum(2 * tl.load(x + at, at < n), -3e38)", "special values"),
-    ],
-)
-def test_planted_defects_are_found(tmp_path: Path, right: str, wrong: str, found: str | None) -> None:
-    (tmp_path / "planted.py").write_text(_DEFINITION)
-    (tmp_path / "kernel.py").write_text(_KERNEL.replace(right, wrong) if right else _KERNEL)
-    env = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = python_c(_CHECK, [found or "value"], cwd=tmp_path, env=env)
+def test_threads_may_call_at_once(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(_DEFINITION)
+    (tmp_path / "kernel.py").write_text(_KERNEL)
+    done = python_c(_CALLS, cwd=tmp_path, env={**os.environ, "TRITON_INTERPRET": "1"})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == (f"('{found}',)" if found else "()")

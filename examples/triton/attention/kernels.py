@@ -17,12 +17,10 @@ def stored(pointer, rows, size, columns, D, values):
 
 
 @triton.jit
-def scored(q, k, rows, columns, N, scale, causal: tl.constexpr):
+def scored(q, k, rows, columns, N, scale, causal):
     """The scores of some queries (rows) and keys (columns), -inf where a query does not see a key."""
     scores = tl.dot(q, tl.trans(k)) * scale
-    seen = (columns < N)[None, :]
-    if causal:
-        seen = seen & (columns[None, :] <= rows[:, None])
+    seen = (columns < N)[None, :] & ((columns[None, :] <= rows[:, None]) | (causal == 0))
     return tl.where(seen, scores, -float("inf"))
 
 
@@ -71,7 +69,7 @@ def forward(
 
 
 @triton.jit
-def weighted(q, k, g, v, sums, most, rows, columns, M, N, scale, causal: tl.constexpr):
+def weighted(q, k, g, v, sums, most, rows, columns, M, N, scale, causal):
     """The softmax's weights of some queries and keys, and the gradients of their scores."""
     weights = tl.exp(scored(q, k, rows, columns, N, scale, causal) - most[:, None])
     weights = tl.where((rows < M)[:, None], weights, 0.0)
@@ -84,7 +82,7 @@ def backward(
     query,
     key,
     value,
-    causal: tl.constexpr,
+    causal,
     y,
     logs,
     grad_query,
@@ -96,7 +94,10 @@ def backward(
     BLOCK: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ):
-    """One block of keys, past which all queries go, and then one block of queries, past which all keys go."""
+    """One block of keys, past which all queries go, and then one block of queries, past which all keys go.
+
+    `causal` decides no loop here, so it is no constant: there are half as many kernels to compile.
+    """
     head = tl.program_id(1).to(tl.int64)
     own = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     depth = tl.arange(0, BLOCK_D)

@@ -40,10 +40,9 @@ def assemble(
     fast = ("-O1", "-std=c++17")
     api: Api = "stable" if has_native(definitions, chosen) else "none"
     binding = Source("binding.cpp", "cxx", api, text=generate_binding(definitions, chosen, timed=timed), flags=fast)
-    sources = [binding]
-    sources += _kernel_sources(definitions, chosen)
-    if "cuda" in chosen:
-        sources += _ahead_sources(definitions)
+    # They begin in this order where there are fewer cores than sources: what is compiled ahead takes longest.
+    sources = [*_ahead_sources(definitions)] if "cuda" in chosen else []
+    sources += [binding, *_kernel_sources(definitions, chosen)]
     root = definitions[0].root
     include_dirs = tuple(dict.fromkeys(definition.root for definition in definitions))
     return Extension(name, root, tuple(sources), chosen, include_dirs=include_dirs)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from opsmith import _env
+from opsmith._forks import Lock
 from opsmith.errors import ArgumentError, ArgumentValueError, ToolchainError
 from opsmith.runtime.arguments import Bound, check_call
 from opsmith.runtime.bind import bind_arguments
@@ -33,6 +34,9 @@ __all__ = ["interpreted_blocks", "interpreted_kernel", "is_interpreted"]
 
 # As in include/opsmith/embedded.h: numbers beyond this make all numbers 64 bits wide.
 _MOST_NARROW = (1 << 31) - (1 << 20)
+
+# The interpreter keeps the block that it is at, and what it has put in place of triton.language, in globals.
+_LOCK = Lock()
 
 
 def is_interpreted(definition: Definition) -> bool:
@@ -197,9 +201,9 @@ def _launch(definition: Definition, arguments: tuple[KernelArgument, ...], funct
         return
     constants = dict(config.constants)
     is_wide = call.is_wide(arguments)
-    function[grid](
-        **{argument.name: _passed(definition, argument, call, constants, is_wide=is_wide) for argument in arguments}
-    )
+    passed = {argument.name: _passed(definition, argument, call, constants, is_wide=is_wide) for argument in arguments}
+    with _LOCK:
+        function[grid](**passed)
 
 
 def _plan(definition: Definition, launch: Launch, call: _Call) -> tuple[Config, tuple[int, int, int]]:

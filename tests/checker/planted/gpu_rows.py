@@ -1,14 +1,22 @@
-"""The defects planted into CUDA kernels (gpu.cu), each with the property that must name it, and how they are checked."""
+"""The defects planted into CUDA kernels (gpu.cu), each with the property that must name it, and how they are checked.
+
+So are those planted into Triton kernels (in_triton_rows.py), where Triton is installed.
+"""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
+from in_triton_rows import NEED_A_GPU
+from in_triton_rows import ROWS as TRITON_ROWS
 from load import module
 from row import VALUES, Planted, rows
 
 from opsmith.checker.properties.table import PROPERTIES, Property
+from opsmith.spec.definition import Device
 from opsmith.subject.subject import Subject, subject_of
 
-__all__ = ["GPU_TABLE", "TWO_GPUS", "properties_of", "subject"]
+__all__ = ["ALL_ROWS", "GPU_TABLE", "INTERPRETED_ROWS", "TWO_GPUS", "properties_of", "subject"]
 
 # What races gives other results in each call, and so may be wrong anywhere.
 _RACES = (*VALUES, "determinism", "gradient")
@@ -79,17 +87,21 @@ GPU_TABLE: tuple[Planted, ...] = rows(
     ),
 )
 
+# All that a machine with a GPU can check, and what needs none, through Triton's interpreter.
+ALL_ROWS: tuple[Planted, ...] = (*GPU_TABLE, *(TRITON_ROWS if find_spec("triton") else ()))
+INTERPRETED_ROWS = tuple(row for row in TRITON_ROWS if row.name not in NEED_A_GPU)
+
 # These need a second GPU.
 TWO_GPUS = frozenset({"devices"})
 # What takes seconds for every operator, or gigabytes, is looked at where a row names it.
-_DEAR = frozenset({"opcheck", "compile", "export", "bad arguments", "memory growth", "large", "devices"})
+_DEAR = frozenset({"opcheck", "compile", "export", "bad arguments", "memory growth", "large", "devices", "threads"})
 
 
 def properties_of(row: Planted) -> tuple[Property, ...]:
-    """Return what a row is checked for: all properties of a GPU but those that are dear and another's."""
+    """Return what a row is checked for: all properties but those that are dear and another's."""
     return tuple(item for item in PROPERTIES if item.name not in _DEAR - {row.named})
 
 
-def subject(row: Planted, *, planted: bool, seed: int = 0) -> Subject:
-    """Return the operator on the GPU, with the defect or without it."""
-    return subject_of(getattr(module(row.file, planted), row.name), devices=("cuda",), seed=seed)
+def subject(row: Planted, device: Device, *, planted: bool, seed: int = 0) -> Subject:
+    """Return the operator on a device, with the defect or without it."""
+    return subject_of(getattr(module(row.file, planted), row.name), devices=(device,), seed=seed)

@@ -1,9 +1,11 @@
-"""Checks the defects planted into CUDA kernels and their twins over several seeds, and prints what finds each.
+"""Checks the defects planted into CUDA and Triton kernels and their twins over several seeds, and prints what finds each.
 
     PYTHONPATH=src python tests/checker/planted/gpu_table.py --seeds 0 1 2 3 4 --json FILE
+    PYTHONPATH=src python tests/checker/planted/gpu_table.py --interpret --processes 2       # without a GPU
 
 A row is one defect: under which names it was found, and what the check says of the operator without it. Several processes
-share the GPU. Exits with 1 if a defect is missed or has a wrong name, or a twin is blamed.
+share the GPU. With `--interpret` the Triton kernels run on the CPU, through Triton's interpreter; a few defects do not show
+there. Exits with 1 if a defect is missed or has a wrong name, or a twin is blamed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from opsmith.spec.definition import Device
+from opsmith.toolchain.processor import processor_name
 
 _HERE = Path(__file__).parent
 sys.path.insert(0, str(_HERE))
@@ -39,22 +44,37 @@ class Task:
     seed: int
 
 
+@dataclass(frozen=True)
+class Way:
+    """How all of them are checked: where, by which properties, and until when one may start."""
+
+    device: Device
+    named_only: bool
+    until_s: float
+
+
 def main() -> int:
     """Check, print the table, write the JSON, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", type=Path, help="where to write all results")
     parser.add_argument("--rows", nargs="+", help="names of defects; all by default")
+    parser.add_argument("--interpret", action="store_true", help="Triton kernels alone, through Triton's interpreter")
+    parser.add_argument("--named-only", action="store_true", help="look only for what must find each defect")
     parser.add_argument("--processes", type=int, default=_PROCESSES)
     parser.add_argument("--minutes", type=float, default=7.0, help="start nothing after that time")
     options = parser.parse_args()
     started = time.monotonic()
     # Each process has one core: what compares results on the CPU must not start sixteen threads in all of them.
     os.environ["OMP_NUM_THREADS"] = "1"
-    _build()
-    print(f"built after {time.monotonic() - started:.0f} s", flush=True)
-    tasks = _tasks(options.rows, options.seeds)
-    check = partial(_check, until_s=started + 60 * options.minutes)
+    if options.interpret:
+        os.environ["TRITON_INTERPRET"] = "1"
+    else:
+        _build()
+        print(f"built after {time.monotonic() - started:.0f} s", flush=True)
+    tasks = _tasks(options.rows, options.seeds, options.interpret)
+    device: Device = "cpu" if options.interpret else "cuda"
+    check = partial(_check, way=Way(device, options.named_only, started + 60 * options.minutes))
     # Not forked: what is forked from a process with a GPU's driver in use could not use it.
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
         results = list(pool.map(check, tasks))
@@ -65,17 +85,18 @@ def main() -> int:
     print(f"{len(rows) - len(wrong)} of {len(rows)} defects have their name and their twins are not blamed")
     print(f"{checked} of {len(results)} checks, {time.monotonic() - started:.0f} s")
     if options.json:
-        found = {"machine": {"name": _gpu_name()}, "rows": rows, "checks": results}
+        machine = processor_name() if options.interpret else _gpu_name()
+        found = {"machine": {"name": machine}, "rows": rows, "checks": results}
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
     return 1 if wrong else 0
 
 
-def _tasks(names: list[str] | None, seeds: list[int]) -> list[Task]:
+def _tasks(names: list[str] | None, seeds: list[int], interpret: bool) -> list[Task]:
     """Return all checks, the first seed of all operators before the second."""
-    from gpu_rows import GPU_TABLE, TWO_GPUS
+    from gpu_rows import ALL_ROWS, INTERPRETED_ROWS, TWO_GPUS
 
-    rows = [row for row in GPU_TABLE if not names or row.name in names]
-    if _gpus() < 2:
+    rows = [row for row in (INTERPRETED_ROWS if interpret else ALL_ROWS) if not names or row.name in names]
+    if not interpret and _gpus() < 2:
         rows = [row for row in rows if row.named not in TWO_GPUS]
     return [Task(row.name, planted, seed) for seed in seeds for row in rows for planted in (True, False)]
 
@@ -95,12 +116,14 @@ def _ask_driver(*arguments: str) -> list[str]:
 def _build() -> None:
     """Build what checks load, once, before all processes ask for it."""
     code = """
+from gpu_rows import ALL_ROWS
 from load import module
 from opsmith.checker.memory.guard import why_unguarded
 from opsmith.runtime.bridge import find_bridge
 from opsmith.runtime.operator import load_module
-for planted in (True, False):
-    load_module(module("gpu", planted).__name__)
+for file in dict.fromkeys(row.file for row in ALL_ROWS):
+    for planted in (True, False):
+        load_module(module(file, planted).__name__)
 find_bridge()
 why_unguarded("cpu")
 """
@@ -110,19 +133,20 @@ why_unguarded("cpu")
         sys.exit("the kernels cannot be built")
 
 
-def _check(task: Task, until_s: float) -> dict[str, Any]:
+def _check(task: Task, way: Way) -> dict[str, Any]:
     """Check an operator, and return what was found as plain data."""
-    if time.monotonic() > until_s:
+    if time.monotonic() > way.until_s:
         return {**asdict(task), "skipped": True}
-    from gpu_rows import GPU_TABLE, properties_of, subject
+    from gpu_rows import ALL_ROWS, properties_of, subject
 
     from opsmith.checker.run import CheckPlan, run_check
 
-    row = next(row for row in GPU_TABLE if row.name == task.name)
+    row = next(row for row in ALL_ROWS if row.name == task.name)
+    items = [item for item in properties_of(row) if item.name == row.named or not way.named_only]
     started = time.perf_counter()
     try:
-        plan = CheckPlan(properties_of(row), row.dtypes, processes=1)
-        report = run_check(subject(row, planted=task.planted, seed=task.seed), plan)
+        plan = CheckPlan(tuple(items), row.dtypes, processes=1)
+        report = run_check(subject(row, way.device, planted=task.planted, seed=task.seed), plan)
     except Exception as error:
         return {**asdict(task), "error": f"{type(error).__name__}: {error}"}
     return {
@@ -141,10 +165,10 @@ def _check(task: Task, until_s: float) -> dict[str, Any]:
 
 def _judged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each defect: how often it and its twin were checked, and under which names they were found."""
-    from gpu_rows import GPU_TABLE
+    from gpu_rows import ALL_ROWS
 
     rows = []
-    for row in GPU_TABLE:
+    for row in ALL_ROWS:
         own = [result for result in results if result["name"] == row.name and not result.get("skipped")]
         if not own:
             continue

@@ -52,8 +52,8 @@ class Produced:
     files: list[str]
 
 
-def compile_all(compile_one: Callable[[_Task], _Made], tasks: Sequence[_Task]) -> Iterator[_Made]:
-    """Yield what is made of each task. Several processes share the work."""
+def compile_all(compile_one: Callable[[_Task], _Made], tasks: Sequence[_Task], together: int = 1) -> Iterator[_Made]:
+    """Yield what is made of each task. Several processes share the work; so many tasks in a row are for one process."""
     processes = min(len(os.sched_getaffinity(0)), len(tasks) // _WORTH_A_PROCESS, _MOST_PROCESSES)
     if processes < 2:
         yield from map(compile_one, tasks)
@@ -61,7 +61,7 @@ def compile_all(compile_one: Callable[[_Task], _Made], tasks: Sequence[_Task]) -
     # Forked, they have the compiler and the kernel already.
     _forked.append(compile_one)
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap(_compile_forked, tasks)
+        yield from pool.imap(_compile_forked, tasks, together)
 
 
 # What compiles, for the processes that are forked.

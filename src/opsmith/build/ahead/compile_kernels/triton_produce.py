@@ -31,7 +31,9 @@ def produce(order: Order) -> Produced:
             raise FailureError(import_error(error, order.kernel)) from None
         images: list[Image] = []
         tasks = [(variant, image) for variant in request["kernels"] for image in order.images]
-        for (variant, _), made in zip(tasks, compile_all(partial(_compile, function), tasks), strict=False):
+        # PTX comes after machine code, in the same process: what both need is in Triton's cache by then.
+        together = len(order.images) if any(image.startswith("ptx:") for image in order.images) else 1
+        for (variant, _), made in zip(tasks, compile_all(partial(_compile, function), tasks, together), strict=False):
             if isinstance(made, str):
                 file, line = place_of(function)
                 raise FailureError(f"{made}\n{file}:{line}: note: compiled for {describe(variant)}")
@@ -51,5 +53,11 @@ def _prepare_triton(cache: Path) -> None:
     os.environ["TRITON_CACHE_DIR"] = str(cache)
     # Lines lead to absolute paths, which would differ between machines.
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
+    # Backends of other packages are found by a search through all that is installed; these kernels are for NVIDIA's.
+    os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
     warnings.simplefilter("ignore")
-    import triton  # noqa: F401
+    from triton.runtime import cache as keys
+
+    # The key of its cache has a digest of Triton's own files, half a gigabyte. In a cache of one run it tells nothing apart.
+    if hasattr(keys, "triton_key"):
+        keys.triton_key = lambda: ""
