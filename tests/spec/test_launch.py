@@ -35,6 +35,25 @@ def test_cdiv_is_written_as_floor_division() -> None:
     assert axis.cpp({"N": "n", "BLOCK": "32"}) == "subtract(0, floor_div(subtract(0, n), 32))"
 
 
+def test_a_condition_may_have_the_configuration_s_constants():
+    launch = parse_launch("f", "N", [{"BLOCK": 16, "when": "N <= BLOCK"}, {"BLOCK": 64, "when": "N <= 2 * BLOCK"}], {})
+    chosen = [launch.choose({"N": n}) for n in (16, 17, 128, 129)]
+    assert [config and config.numbers["BLOCK"] for config in chosen] == [16, 64, 64, None]
+
+
+def test_a_configuration_that_is_there_twice_is_compiled_once():
+    configs = [
+        {"A": 1, "when": "N == 1"},
+        {"A": 2, "when": "N == 2"},
+        {"A": 1, "when": "N == 3"},
+        {"A": 1, "num_warps": 4},
+    ]
+    launch = parse_launch("f", "N", configs, {})
+    assert [(config.numbers["A"], config.options, config.when) for config in launch.compiled] == [
+        (1, (), None), (2, (), None), (1, (("num_warps", 4),), None),
+    ]  # fmt: skip
+
+
 def test_first_configuration_that_holds_is_taken() -> None:
     configs = [
         {"BLOCK": 1, "when": "N <= 16 and M > 2"},

@@ -26,6 +26,7 @@ _COMMANDS = {
     "check": ("opsmith.cli.check", "Test operators against their references."),
     "bench": ("opsmith.cli.bench", "Time operators against their references, torch.compile and the machine's limit."),
     "judge": ("opsmith.cli.judge", "Judge kernels that others wrote, people or machines, whom it does not trust."),
+    "tune": ("opsmith.cli.tune", "Choose among the configurations of a kernel's launch by measuring them."),
     "profile": ("opsmith.cli.profile", "Show where the time of one call goes."),
     "wheel": ("opsmith.cli.wheel", "Make a project's wheel as it should be published, and audit it."),
     "prove": ("opsmith.cli.prove", "Run a wheel with every torch that it claims to work with."),

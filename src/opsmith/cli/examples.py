@@ -38,6 +38,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "opsmith judge smooth::lowpass candidate.py --require operator --html verdict.html",
         "opsmith judge level1 --batch candidates --json > verdicts.json    # goes on from its log",
     ),
+    "tune": (
+        "opsmith tune rows::softmax --size M=8192,N=256 --size M=8192,N=1024 --size M=8192,N=8192",
+        "opsmith tune rows::softmax --phase backward --size M=8192,N=1024 --dtype float16",
+    ),
     "profile": ("opsmith profile smooth", "opsmith profile smooth::lowpass --device cuda"),
     "wheel": ("opsmith wheel", "opsmith wheel project -o dist --prove"),
     "prove": ("opsmith prove dist/*.whl", "opsmith prove dist/*.whl --torch 2.10.0 --torch 2.13.0"),

@@ -83,8 +83,8 @@ class Variants:
 
     @property
     def configs(self) -> tuple[Config, ...]:
-        """The configurations of the launch."""
-        return self.launch.configs
+        """The configurations that the kernel is compiled for."""
+        return self.launch.compiled
 
     @property
     def table(self) -> str:

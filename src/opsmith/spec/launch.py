@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,6 +79,10 @@ class Config:
         """The constants that expressions may use: the ints."""
         return {name: value for name, value in self.constants if type(value) is int}
 
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether the configuration may be taken for some sizes: its condition may have its constants too."""
+        return self.when is None or self.when.holds({**values, **self.numbers})
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -102,9 +106,14 @@ class Launch:
         """The names of the constants, which every configuration has."""
         return tuple(name for name, _ in self.configs[0].constants)
 
+    @cached_property
+    def compiled(self) -> tuple[Config, ...]:
+        """What is compiled: the configurations without their conditions, each once."""
+        return tuple(dict.fromkeys(replace(config, when=None) for config in self.configs))
+
     def choose(self, values: Mapping[str, int]) -> Config | None:
         """Return the configuration for a call's sizes, or None if none may be taken."""
-        return next((config for config in self.configs if config.when is None or config.when.holds(values)), None)
+        return next((config for config in self.configs if config.holds(values)), None)
 
     def size(self, config: Config, values: Mapping[str, int]) -> tuple[int, int, int]:
         """Return the grid of a call in a configuration."""

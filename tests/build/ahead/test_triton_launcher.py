@@ -91,7 +91,8 @@ def rows_launcher(defined: Callable[..., Definition], tmp_path_factory: pytest.T
         "kernels.py:rows",
         grid="M, cdiv(N, BLOCK)",
         configs=[
-            {"BLOCK": 64, "num_warps": 1, "when": "N <= 64"},
+            {"BLOCK": 128, "num_warps": 2, "when": "N == 48"},  # the last one, once more
+            {"BLOCK": 64, "num_warps": 1, "when": "N <= BLOCK"},
             {"BLOCK": 128, "num_warps": 2, "when": "N < 1000000"},
         ],
         dtypes=(torch.float32, torch.float64),
@@ -144,10 +145,18 @@ def test_first_configuration_whose_condition_holds(rows_launcher: Launcher) -> N
     assert launched.block == (32, 1, 1)
 
 
+def test_a_configuration_that_is_there_twice_is_one_kernel(rows_launcher: Launcher) -> None:
+    launched = _call(rows_launcher, n=48, stride=48)
+    assert launched.kernel["constants"]["BLOCK"] == 128
+    assert launched.threads == 64
+    blocks = [variant["constants"]["BLOCK"] for variant in rows_launcher.request["kernels"]]
+    assert blocks.count(128) == blocks.count(64)
+
+
 def test_no_configuration_is_an_error(rows_launcher: Launcher) -> None:
     text = rows_launcher.call("rows__cuda__float32", _numbers(n=1_000_000, stride=1_000_000), arguments=7)
     assert text == (
-        "rows(): no configuration of its kernel is for this call, N = 1000000; there are N <= 64, N < 1000000"
+        "rows(): no configuration of its kernel is for this call, N = 1000000; there are N == 48, N <= BLOCK, N < 1000000"
     )
 
 

@@ -1,0 +1,1 @@
+"""Shows what `opsmith tune` has measured and chosen."""

@@ -1,0 +1,1 @@
+"""Chooses among the configurations of a kernel's launch by measurement; `opsmith tune` is the entry."""
