@@ -95,7 +95,7 @@ def test_a_candidate_has_a_copy_of_its_files_and_no_secrets(tmp_path: Path, monk
     text = f"import os, torch\ndef f(x): return torch.tensor([{told}])\n"
     with cell_of(text) as cell:
         assert answer(cell, torch.zeros(1)).tolist() == [False, True]
-        folder = cell._folder
+        folder = cell.process.folder
     assert not folder.exists()
 
 
@@ -192,7 +192,9 @@ def f(x):
 
 
 def test_proc_shows_no_other_process() -> None:
-    text = "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
+    text = (
+        "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
+    )
     with cell_of(text) as cell:
         if cell.walls.missing:
             pytest.skip(f"{_NO_WALLS}: {cell.walls.missing[0]}")

@@ -84,7 +84,9 @@ def command(
 
 def _status(judgements: Sequence[Judgement], require: str) -> int:
     def is_refused(one: Judgement) -> bool:
-        return one.as_posed.state != "accepted" or (require == "operator" and one.as_operator.state != "accepted")
+        required = (one.as_posed, one.as_operator) if require == "operator" else (one.as_posed,)
+        # What is not judged since the task does not return is no fault of the candidate's.
+        return any(part.state == "refused" or (part.state != "accepted" and not one.task_charges) for part in required)
 
     if any(map(is_refused, judgements)):
         return _REFUSED
@@ -98,7 +100,8 @@ def _one(task: str, candidate: Path, options: JudgeOptions, *, as_json: bool, ve
     from opsmith.report.judge.text import report_lines
     from opsmith.report.terminal import colour, console_for, echo, line_width
 
-    posed, file = load_task(task, examples=options.examples), read_candidate(candidate)
+    posed = load_task(task, examples=options.examples, seconds=options.load_seconds)
+    file = read_candidate(candidate)
     judgement = run_judge(posed, file, options, _doing if verbose else None)
     if as_json:
         click.echo(judgement.to_json(), nl=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
@@ -20,10 +21,11 @@ from opsmith._version import __version__
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Candidate, read_candidate
 from opsmith.judging.options import JudgeOptions
-from opsmith.judging.result import Judgement
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Judgement
 from opsmith.judging.run import run_judge
 from opsmith.judging.task import Task
-from opsmith.judging.task_files import load_task
+from opsmith.judging.task_files import load_task, refused_task
 
 __all__ = ["LOG_NAME", "BatchReport", "judge_batch"]
 
@@ -33,10 +35,24 @@ Watch = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class BatchReport:
-    """The judgements of many candidates, in the order of their names; `resumed` were in the log already."""
+    """The judgements of many candidates, in the order of their names.
+
+    `resumed` were in the log already; the others took `seconds` together, from the first to the last, all included.
+    """
 
     judgements: tuple[Judgement, ...]
     resumed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def judged(self) -> int:
+        """How many were judged in this run."""
+        return len(self.judgements) - self.resumed
+
+    @property
+    def per_hour(self) -> float | None:
+        """How many would be judged in an hour at this pace, one at a time; None where none was."""
+        return 3600 * self.judged / self.seconds if self.judged and self.seconds > 0 else None
 
     @property
     def ok(self) -> bool:
@@ -48,11 +64,11 @@ class BatchReport:
         """What the judgements come to in one line."""
         accepted = sum(one.ok for one in self.judgements)
         operators = sum(one.ok and one.as_operator.state == "accepted" for one in self.judgements)
-        known = f" · {self.resumed} from the log" if self.resumed else ""
-        return (
-            f"{accepted} of {len(self.judgements)} accepted as posed, {operators} as an operator"
-            f" · {sum(one.seconds for one in self.judgements):.0f} s{known}"
-        )
+        words = [f"{accepted} of {len(self.judgements)} accepted as posed, {operators} as an operator"]
+        if self.per_hour is not None:
+            words.append(f"{self.judged} judged in {self.seconds:.0f} s, which is {self.per_hour:,.0f} an hour")
+        words += [f"{self.resumed} from the log"] if self.resumed else []
+        return " · ".join(words)
 
     def __str__(self) -> str:
         return text_of(self)
@@ -69,10 +85,10 @@ def judge_batch(
     """Judge every candidate of a folder: its .py files, and its folders with a main.py.
 
     Where `task` is a folder of tasks, the candidates of a task are the file or the folder of its name. `log` is a file of
-    JSON lines, by default opsmith-judge.jsonl in the folder; `watch` gets a candidate and what is done with it. Raises
-    ArgumentError where there is nothing to judge.
+    JSON lines, by default opsmith-judge.jsonl in the folder; its last line has how many were judged in an hour. `watch`
+    gets a candidate and what is done with it. Raises ArgumentError where there is nothing to judge.
     """
-    options, folder = options or JudgeOptions(), Path(folder)
+    options, folder, begun_s = options or JudgeOptions(), Path(folder), time.monotonic()
     known = _Log(Path(log) if log is not None else folder / LOG_NAME)
     found: list[Judgement] = []
     resumed = 0
@@ -87,7 +103,10 @@ def judge_batch(
         else:
             resumed += 1
         found.append(judgement)
-    return BatchReport(tuple(found), resumed)
+    report = BatchReport(tuple(found), resumed, time.monotonic() - begun_s)
+    if report.judged:
+        known.close_run(report)
+    return report
 
 
 class _Log:
@@ -101,7 +120,7 @@ class _Log:
                 content = json.loads(line)
                 self._known[content["key"]] = Judgement.from_json(json.dumps(content["judgement"]))
             except (ValueError, KeyError, TypeError):
-                continue  # a line that was cut off, or one of an older format: judged again
+                continue  # a line on a run; one that was cut off, or of an older format: judged again
 
     def find(self, key: str) -> Judgement | None:
         """Return the judgement of a key, or None."""
@@ -109,8 +128,17 @@ class _Log:
 
     def add(self, key: str, judgement: Judgement) -> None:
         """Add a judgement; the line is on the disk when this returns."""
+        self._append({"key": key, "judgement": json.loads(judgement.to_json())})
+
+    def close_run(self, report: BatchReport) -> None:
+        """Add a line on the run itself: how many were judged, in what time, and where."""
+        last = report.judgements[-1]
+        pace = {"judged": report.judged, "resumed": report.resumed, "seconds": report.seconds}
+        self._append({"run": {**pace, "per_hour": report.per_hour, "device": last.device, "machine": last.machine}})
+
+    def _append(self, content: dict[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"key": key, "judgement": json.loads(judgement.to_json())})
+        line = json.dumps(content)
         with self.path.open("a+b") as file:
             # After a line that was cut off, a new one begins.
             file.seek(0, os.SEEK_END)
@@ -135,7 +163,7 @@ def _pairs(task: Any, folder: Path, options: JudgeOptions) -> Iterator[tuple[Tas
         raise ArgumentError(f"{folder} is not a folder of candidates")
     tasks = _tasks_in(task)
     if tasks is None:
-        one = load_task(task, examples=options.examples)
+        one = load_task(task, examples=options.examples, seconds=options.load_seconds)
         paths = _candidates_in(folder)
         if not paths:
             raise ArgumentError(f"{folder} has no candidates: .py files, or folders with a main.py")
@@ -145,7 +173,7 @@ def _pairs(task: Any, folder: Path, options: JudgeOptions) -> Iterator[tuple[Tas
     for path in tasks:
         mine = [one for one in (folder / f"{path.stem}.py",) if one.is_file()] + _candidates_in(folder / path.stem)
         if mine:
-            one = load_task(path)
+            one = _read_or_refused(path, options)
             yield from ((one, candidate) for candidate in mine)
             any_found = True
     if not any_found:
@@ -153,6 +181,14 @@ def _pairs(task: Any, folder: Path, options: JudgeOptions) -> Iterator[tuple[Tas
         raise ArgumentError(
             f"{folder} has no candidates for the tasks of {task}: a file or a folder for each of {names}"
         )
+
+
+def _read_or_refused(path: Path, options: JudgeOptions) -> Task:
+    """Return one of many tasks; one that cannot be read is refused, and the others are judged."""
+    try:
+        return load_task(path, seconds=options.load_seconds)
+    except ArgumentError as error:
+        return refused_task(path, Charge(Refusal.DEGENERATE_TASK, f"it cannot be read: {error}"))
 
 
 def _tasks_in(task: Any) -> list[Path] | None:

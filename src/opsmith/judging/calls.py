@@ -34,8 +34,8 @@ _SOILED = ((1 << 16, 64), (1 << 20, 16), (1 << 62, 3))
 class Calls:
     """The candidate, the slots that hold inputs, and the results of the last batch."""
 
-    def __init__(self, device: str) -> None:
-        self.device: Device = device_named(device)
+    def __init__(self, device: str, gpu_bytes: int) -> None:
+        self.device: Device = device_named(device, gpu_bytes)
         self.function: Callable[[Sequence[Any]], Any] | None = None
         self.slots: list[list[Any]] = []
         self.descriptions: Any = None

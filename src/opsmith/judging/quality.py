@@ -18,8 +18,9 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import same_tensor
+from opsmith.subject.blame import is_out_of_memory
 
-__all__ = ["TaskQuality", "quality_of"]
+__all__ = ["TaskQuality", "quality_of", "what_it_raises"]
 
 # What usual judges allow, of a number and absolutely.
 _ALLOWED = 1e-2
@@ -32,10 +33,14 @@ _OFFSET, _SCALE = 1.0, 30.0
 
 @dataclass(frozen=True)
 class TaskQuality:
-    """Reasons to refuse a task, and what does not refuse it but should be known."""
+    """Reasons to refuse a task, and what does not refuse it but should be known.
+
+    Where the reference raises on the task's own inputs it `can_be_called` no more: nothing can be compared with it.
+    """
 
     charges: tuple[Charge, ...] = ()
     notes: tuple[str, ...] = ()
+    can_be_called: bool = True
 
 
 def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
@@ -44,7 +49,7 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
     Of many calls that a task poses, some are looked at. Nothing is raised: a reference that raises on its own inputs is
     such a reason.
     """
-    charges, notes = [], []
+    charges, notes, can_be_called = [], [], True
     makers = list(task.makers.items())
     for label, make in makers[:: -(-len(makers) // _MOST_CALLS)]:
         call = _Call(task, make, seed, device)
@@ -52,10 +57,16 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
             found = next((message for look in _LOOKS if (message := look(call))), "")
             notes += [] if found else list(call.without_influence())
         except Exception as error:
-            found = f"its reference raises {type(error).__name__} on its own inputs: {str(error)[:300]}"
+            found, can_be_called = what_it_raises(error), False
         if found:
             charges.append(Charge(Refusal.DEGENERATE_TASK, found, label))
-    return TaskQuality(tuple(charges), tuple(dict.fromkeys(notes)))
+    return TaskQuality(tuple(charges), tuple(dict.fromkeys(notes)), can_be_called)
+
+
+def what_it_raises(error: Exception) -> str:
+    """Return the reason to refuse a task whose reference raises an exception on its own inputs."""
+    what = "needs more memory than it may have" if is_out_of_memory(error) else f"raises {type(error).__name__}"
+    return f"its reference {what} on its own inputs: {str(error)[:300]}"
 
 
 class _Call:

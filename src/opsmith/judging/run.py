@@ -11,16 +11,19 @@ import torch
 
 from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
+from opsmith.benchmark.deadline import OutOfTime, time_limit
 from opsmith.benchmark.machine import load_warning, this_machine
 from opsmith.errors import ArgumentError
 from opsmith.judging.as_operator import judge_as_operator
+from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.clock import Overhead, measure_overhead
+from opsmith.judging.gpu_memory import free_share_bytes
 from opsmith.judging.limits import floor_of
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
-from opsmith.judging.quality import quality_of
+from opsmith.judging.quality import quality_of, what_it_raises
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.rivals import rivals_of
@@ -28,13 +31,14 @@ from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.timing import time_candidate
 from opsmith.judging.trial import Trial, on_device
+from opsmith.subject.blame import is_of_reference
 
 __all__ = ["Watch", "run_judge"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
 Watch = Callable[[str], None]
-_NOT_CALLED = Part("not judged", note="it could not be called")
+_NOT_CALLED = Part("not judged", note="nothing was compared")
 _NOT_ASKED = Part("not judged", note="not asked for")
 _ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
@@ -61,13 +65,22 @@ class _Found:
     signs: tuple[Sign, ...] = ()
     notes: tuple[str, ...] = ()
     walls: Walls = _NO_WALLS
+    task_charges: tuple[Charge, ...] = ()
+
+    def refuse_task(self, charge: Charge) -> None:
+        """Add a charge against the task; what was known of the candidate before stays."""
+        self.task_charges += (charge,)
 
 
 class _Judge:
     """One candidate and one task."""
 
     def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch) -> None:
-        self.task, self.options, self.watch = task, options, watch
+        self.options, self.watch = options, watch
+        self.memory_bytes = int(options.memory_gib * 2**30)
+        call_s, load_s = options.call_seconds, options.load_seconds
+        self.bounded = BoundedTask(task, TaskLimits(call_s, max(call_s, load_s), options.seconds, self.memory_bytes))
+        self.task = self.bounded.task
         self.candidate = replace(candidate, text={**task.beside, **candidate.text})
         self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
         if self.device == "cuda" and not torch.cuda.is_available():
@@ -78,17 +91,18 @@ class _Judge:
 
     def run(self) -> Judgement:
         """Return what was found."""
-        options, found = self.options, self.found
-        memory_bytes = int(options.memory_gib * 2**30)
-        self.watch("the task")
-        quality = quality_of(self.task, self.seed, self.device)
-        limits = Limits(options.load_seconds, options.call_seconds, memory_bytes, threads=torch.get_num_threads())
+        found = self.found
         try:
-            with Cell(self.candidate, self.device, limits) as cell:
-                found.walls = cell.walls
-                self._in_cell(cell)
+            if self._task_can_be_called():
+                self._with_cell()
         except CellError as error:
             found.posed = Part("refused", (error.charge,))
+        except OverLimit as over:
+            found.refuse_task(over.charge)
+        except Exception as error:
+            if not is_of_reference(error):
+                raise
+            found.refuse_task(Charge(Refusal.DEGENERATE_TASK, what_it_raises(error)))
         return Judgement(
             self.task.name,
             self.candidate.name,
@@ -98,12 +112,31 @@ class _Judge:
             tuple(found.speeds),
             (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
-            task_charges=quality.charges,
-            notes=(*self.task.notes, *_guess(self.task), *quality.notes, *found.notes),
+            task_charges=found.task_charges,
+            notes=(*self.task.notes, *_guess(self.task), *found.notes),
             seed=self.seed,
             seconds=time.perf_counter() - self.begun_s,
             machine=this_machine(self.device).name,
         )
+
+    def _task_can_be_called(self) -> bool:
+        self.watch("the task")
+        quality = quality_of(self.task, self.seed, self.device)
+        self.found.task_charges, self.found.notes = quality.charges, quality.notes
+        return quality.can_be_called
+
+    def _with_cell(self) -> None:
+        with Cell(self.candidate, self.device, self._limits()) as cell:
+            self.found.walls = cell.walls
+            self._in_cell(cell)
+
+    def _limits(self) -> Limits:
+        options, gpu_gib = self.options, self.options.gpu_memory_gib
+        gpu_bytes = 0
+        if self.device == "cuda":
+            gpu_bytes = free_share_bytes() if gpu_gib is None else int(gpu_gib * 2**30)
+        threads = torch.get_num_threads()
+        return Limits(options.load_seconds, options.call_seconds, self.memory_bytes, gpu_bytes, threads=threads)
 
     def _in_cell(self, cell: Cell) -> None:
         options, found = self.options, self.found
@@ -114,16 +147,32 @@ class _Judge:
         now_s = time.monotonic()
         self.watch("as posed")
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        # What is asked from here on follows the budget.
+        self.bounded.forget_total()
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
         if options.operator:
             self.watch("as an operator")
-            trial = Trial(self.task, cell, now_s + options.seconds)
-            found.operator = judge_as_operator(trial, self.seed) if cell.is_alive else _ENDED
+            found.operator = self._as_operator(Trial(self.task, cell, now_s + options.seconds))
         if cell.is_alive and found.posed.state == "accepted":
             found.signs = self._caught(cell)
         if changed := cell.changed_files():
             self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
+
+    def _as_operator(self, trial: Trial) -> Part:
+        if not trial.cell.is_alive:
+            return _ENDED
+        # What no call of the reference's is, such as its gradient, has a limit too.
+        most_s = max(0.0, trial.until_s - time.monotonic()) + self.options.seconds
+        try:
+            with time_limit(most_s):
+                return judge_as_operator(trial, self.seed)
+        except OverLimit as over:
+            self.found.refuse_task(over.charge)
+            return Part("not judged", note="the task is refused")
+        except OutOfTime:
+            trial.cell.kill()  # it may be in the middle of an answer
+            return Part("not judged", note=f"it was stopped after {most_s:.0f} s")
 
     def _caught(self, cell: Cell) -> tuple[Sign, ...]:
         """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
@@ -146,7 +195,7 @@ class _Judge:
             floor = floor_of(values, trial.expected(values).values, self.device)
             arguments = trial.arguments(on_device(values, self.device))
             # Compiling is not what the budget is for; what comes after it has its share.
-            reference, against = self.task.reference, names_in(self.options.against)
+            reference, against = self.bounded.reference, names_in(self.options.against)
             with rivals_of(reference, against, arguments, self.device, self.options.load_seconds) as (rivals, notes):
                 until_s = max(begin_s + share_s, time.monotonic() + share_s / (index + 1))
                 timed = time_candidate(
