@@ -6,20 +6,17 @@ that was killed goes on after its last whole line.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from opsmith._drawing import text_of
-from opsmith._version import __version__
 from opsmith.errors import ArgumentError
-from opsmith.judging.candidate import Candidate, read_candidate
+from opsmith.judging.batch_log import BatchLog, key_of
+from opsmith.judging.candidate import read_candidate
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement
@@ -30,6 +27,8 @@ from opsmith.judging.task_files import load_task, refused_task
 __all__ = ["LOG_NAME", "BatchReport", "judge_batch"]
 
 LOG_NAME = "opsmith-judge.jsonl"
+# In the place of a charge that the log has.
+_NOT_READ = Charge(Refusal.SLOW_REFERENCE, "it was not read")
 Watch = Callable[[str, str], None]
 
 
@@ -81,114 +80,103 @@ def judge_batch(
     *,
     log: str | Path | None = None,
     watch: Watch | None = None,
+    go_on: Callable[[], NoReturn] | None = None,
 ) -> BatchReport:
     """Judge every candidate of a folder: its .py files, and its folders with a main.py.
 
     Where `task` is a folder of tasks, the candidates of a task are the file or the folder of its name. `log` is a file of
     JSON lines, by default opsmith-judge.jsonl in the folder; its last line has how many were judged in an hour. `watch`
-    gets a candidate and what is done with it. Raises ArgumentError where there is nothing to judge.
+    gets a candidate and what is done with it. Where a call of a task does not come back, `go_on` is called, in another
+    thread, when the judgement is in the log: it replaces this process by one that goes on from there. Raises ArgumentError
+    where there is nothing to judge.
     """
-    options, folder, begun_s = options or JudgeOptions(), Path(folder), time.monotonic()
-    known = _Log(Path(log) if log is not None else folder / LOG_NAME)
-    found: list[Judgement] = []
-    resumed = 0
-    for one, path in _pairs(task, folder, options):
+    folder = Path(folder)
+    return _Batch(options or JudgeOptions(), BatchLog(Path(log or folder / LOG_NAME)), watch, go_on).run(task, folder)
+
+
+class _Batch:
+    """Judges one candidate after the other, and keeps what is known in the log."""
+
+    def __init__(
+        self, options: JudgeOptions, log: BatchLog, watch: Watch | None, go_on: Callable[[], NoReturn] | None
+    ) -> None:
+        self.options, self.log, self.watch, self.go_on = options, log, watch, go_on
+
+    def run(self, task: Any, folder: Path) -> BatchReport:
+        """Return the judgements of all candidates."""
+        begun_s, resumed = time.monotonic(), 0
+        found: list[Judgement] = []
+        for one, path in self._pairs(task, folder):
+            known = self._known(one, path)
+            resumed += known is not None
+            found.append(known or self._judge(one, path))
+        report = BatchReport(tuple(found), resumed, time.monotonic() - begun_s)
+        if report.judged:
+            pace = {"judged": report.judged, "resumed": resumed, "seconds": report.seconds, "per_hour": report.per_hour}
+            self.log.add_run({**pace, "device": found[-1].device, "machine": found[-1].machine})
+        return report
+
+    def _known(self, task: Task, path: Path) -> Judgement | None:
+        return self.log.find(key_of(task, read_candidate(path), self.options))
+
+    def _judge(self, task: Task, path: Path) -> Judgement:
         candidate = read_candidate(path)
-        key = _key(one, candidate, options)
-        judgement = known.find(key)
-        if judgement is None:
-            tell = partial(watch, candidate.name) if watch is not None else None
-            judgement = run_judge(one, candidate, options, tell)
-            known.add(key, judgement)
-        else:
-            resumed += 1
-        found.append(judgement)
-    report = BatchReport(tuple(found), resumed, time.monotonic() - begun_s)
-    if report.judged:
-        known.close_run(report)
-    return report
+        key = key_of(task, candidate, self.options)
+        tell = partial(self.watch, candidate.name) if self.watch is not None else None
 
+        def give_up(judgement: Judgement) -> None:
+            assert self.go_on is not None
+            self.log.add(key, judgement)
+            self.go_on()
 
-class _Log:
-    """Judgements by key, in a file of lines."""
+        judgement = run_judge(task, candidate, self.options, tell, give_up if self.go_on is not None else None)
+        self.log.add(key, judgement)
+        return judgement
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._known: dict[str, Judgement] = {}
-        for line in _lines(path):
-            try:
-                content = json.loads(line)
-                self._known[content["key"]] = Judgement.from_json(json.dumps(content["judgement"]))
-            except (ValueError, KeyError, TypeError):
-                continue  # a line on a run; one that was cut off, or of an older format: judged again
+    def _pairs(self, task: Any, folder: Path) -> Iterator[tuple[Task, Path]]:
+        """Yield each candidate with its task, which is read once."""
+        if not folder.is_dir():
+            raise ArgumentError(f"{folder} is not a folder of candidates")
+        tasks = _tasks_in(task)
+        if tasks is None:
+            paths = _candidates_in(folder)
+            if not paths:
+                raise ArgumentError(f"{folder} has no candidates: .py files, or folders with a main.py")
+            one = self._read(task, paths)
+            yield from ((one, path) for path in paths)
+            return
+        any_found = False
+        for path in tasks:
+            mine = [one for one in (folder / f"{path.stem}.py",) if one.is_file()] + _candidates_in(folder / path.stem)
+            if mine:
+                try:
+                    one = self._read(path, mine)
+                except ArgumentError as error:  # the others are judged
+                    one = refused_task(path, Charge(Refusal.DEGENERATE_TASK, f"it cannot be read: {error}"))
+                yield from ((one, candidate) for candidate in mine)
+                any_found = True
+        if not any_found:
+            names = ", ".join(path.stem for path in tasks[:5])
+            raise ArgumentError(
+                f"{folder} has no candidates for the tasks of {task}: a file or a folder for each of {names}"
+            )
 
-    def find(self, key: str) -> Judgement | None:
-        """Return the judgement of a key, or None."""
-        return self._known.get(key)
+    def _read(self, task: Any, candidates: Sequence[Path]) -> Task:
+        """Return a task; what the log says of all its candidates is that it cannot be read is not tried again."""
+        refused = refused_task(task, _NOT_READ)
+        if all(self._known(refused, path) for path in candidates):
+            return refused
 
-    def add(self, key: str, judgement: Judgement) -> None:
-        """Add a judgement; the line is on the disk when this returns."""
-        self._append({"key": key, "judgement": json.loads(judgement.to_json())})
+        def give_up(one: Task) -> None:
+            for path in candidates:
+                self._judge(one, path)
+            assert self.go_on is not None
+            self.go_on()
 
-    def close_run(self, report: BatchReport) -> None:
-        """Add a line on the run itself: how many were judged, in what time, and where."""
-        last = report.judgements[-1]
-        pace = {"judged": report.judged, "resumed": report.resumed, "seconds": report.seconds}
-        self._append({"run": {**pace, "per_hour": report.per_hour, "device": last.device, "machine": last.machine}})
-
-    def _append(self, content: dict[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(content)
-        with self.path.open("a+b") as file:
-            # After a line that was cut off, a new one begins.
-            file.seek(0, os.SEEK_END)
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
-            file.write(line.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
-
-
-def _pairs(task: Any, folder: Path, options: JudgeOptions) -> Iterator[tuple[Task, Path]]:
-    if not folder.is_dir():
-        raise ArgumentError(f"{folder} is not a folder of candidates")
-    tasks = _tasks_in(task)
-    if tasks is None:
-        one = load_task(task, examples=options.examples, seconds=options.load_seconds)
-        paths = _candidates_in(folder)
-        if not paths:
-            raise ArgumentError(f"{folder} has no candidates: .py files, or folders with a main.py")
-        yield from ((one, path) for path in paths)
-        return
-    any_found = False
-    for path in tasks:
-        mine = [one for one in (folder / f"{path.stem}.py",) if one.is_file()] + _candidates_in(folder / path.stem)
-        if mine:
-            one = _read_or_refused(path, options)
-            yield from ((one, candidate) for candidate in mine)
-            any_found = True
-    if not any_found:
-        names = ", ".join(path.stem for path in tasks[:5])
-        raise ArgumentError(
-            f"{folder} has no candidates for the tasks of {task}: a file or a folder for each of {names}"
+        seconds, go_on = self.options.load_seconds, self.go_on
+        return load_task(
+            task, examples=self.options.examples, seconds=seconds, give_up=give_up if go_on is not None else None
         )
-
-
-def _read_or_refused(path: Path, options: JudgeOptions) -> Task:
-    """Return one of many tasks; one that cannot be read is refused, and the others are judged."""
-    try:
-        return load_task(path, seconds=options.load_seconds)
-    except ArgumentError as error:
-        return refused_task(path, Charge(Refusal.DEGENERATE_TASK, f"it cannot be read: {error}"))
 
 
 def _tasks_in(task: Any) -> list[Path] | None:
@@ -209,20 +197,3 @@ def _candidates_in(folder: Path) -> list[Path]:
         return []
     found = [one for one in sorted(folder.iterdir()) if one.suffix == ".py" or (one / "main.py").is_file()]
     return [one for one in found if not one.name.startswith(("_", "."))]
-
-
-def _key(task: Task, candidate: Candidate, options: JudgeOptions) -> str:
-    """Return a digest of what a judgement depends on: the task, the candidate's files, the options, the judge."""
-    parts = [__version__, task.name, task.kind, _text_of(task)]
-    parts += [f"{one.name}={getattr(options, one.name)!r}" for one in fields(options) if one.name != "examples"]
-    digest = hashlib.sha256("\0".join(parts).encode())
-    for name, content in sorted(candidate.text.items()):
-        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()
-
-
-def _text_of(task: Task) -> str:
-    if task.path is None:
-        return ""
-    files = sorted(task.path.glob("*.py")) if task.path.is_dir() else [task.path]
-    return "\0".join(one.read_text(errors="replace") for one in files if one.is_file())

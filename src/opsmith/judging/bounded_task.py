@@ -1,7 +1,7 @@
 """Calls a task's own functions within limits of time and memory: a task whose reference does not return is refused.
 
-The limits are signals between two steps of Python, so a single call of C++ ends first. Outside of the main thread, where
-there are no such signals, a call is refused when it has ended.
+The limits are signals between two steps of Python. A single call of C++ ends first, unless somebody gives the whole
+process up for it. Outside of the main thread, where there are no such signals, a call is refused when it has ended.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from opsmith.checker.process.memory_limit import limited_memory
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
+from opsmith.judging.watchdog import Watchdog
 
 __all__ = ["BoundedTask", "OverLimit", "TaskLimits", "host_memory_limit"]
 
@@ -57,10 +58,12 @@ class BoundedTask:
     """A task whose functions raise OverLimit where they take too long, in one call or in all.
 
     `task` has these functions. `reference` is the one that was given: nothing stands around what is timed or compiled.
+    `give_up` is called in another thread, with the charge, for a call that does not come back at all.
     """
 
-    def __init__(self, task: Task, limits: TaskLimits) -> None:
-        self.limits, self.reference = limits, task.reference
+    def __init__(self, task: Task, limits: TaskLimits, give_up: Callable[[Charge], None] | None = None) -> None:
+        self.limits, self.reference, self._give_up = limits, task.reference, give_up
+        self._watchdog = None if give_up is None else Watchdog()
         self._left_s, self._is_first = limits.all_s, True
         self.task = replace(
             task,
@@ -68,6 +71,11 @@ class BoundedTask:
             inputs=self._bounded(_INPUTS, task.inputs),
             posed={label: self._bounded(_INPUTS, make) for label, make in task.posed.items()},
         )
+
+    def close(self) -> None:
+        """Watch the calls no more."""
+        if self._watchdog is not None:
+            self._watchdog.close()
 
     def forget_total(self) -> None:
         """Limit single calls alone from here on, where something else limits how many there are."""
@@ -81,8 +89,10 @@ class BoundedTask:
             if most_s <= 0:
                 raise self._over(what, arguments, call_s)
             begun_s = time.monotonic()
+            watched = self._watched(most_s, lambda: self._over(what, arguments, call_s).charge)
+            is_bounded = time_limit(most_s, ends_programs=self._is_first)
             try:
-                with time_limit(most_s, ends_programs=self._is_first), host_memory_limit(self.limits.memory_bytes):
+                with watched, is_bounded, host_memory_limit(self.limits.memory_bytes):
                     found = function(*arguments)
                     if torch.cuda.is_initialized():
                         torch.cuda.synchronize()
@@ -98,6 +108,12 @@ class BoundedTask:
             return found
 
         return call
+
+    def _watched(self, seconds: float, charge: Callable[[], Charge]) -> AbstractContextManager[None]:
+        watchdog, give_up = self._watchdog, self._give_up
+        if watchdog is None or give_up is None:
+            return nullcontext()
+        return watchdog.watching(seconds, lambda: give_up(charge()))
 
     def _over(self, what: str, arguments: Sequence[Any], call_s: float) -> OverLimit:
         if self._left_s < call_s:

@@ -44,10 +44,20 @@ _ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
 
 
-def run_judge(task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch | None = None) -> Judgement:
-    """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none."""
+def run_judge(
+    task: Task,
+    candidate: Candidate,
+    options: JudgeOptions,
+    watch: Watch | None = None,
+    give_up: Callable[[Judgement], None] | None = None,
+) -> Judgement:
+    """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none.
+
+    Where a call of the task's own functions does not come back, `give_up` gets the judgement, in another thread. It has to
+    end the process: this function does not return then.
+    """
     with torch_threads(options.threads):
-        return _Judge(task, candidate, options, watch or (lambda doing: None)).run()
+        return _Judge(task, candidate, options, watch or (lambda doing: None), give_up).run()
 
 
 def _guess(task: Task) -> tuple[str, ...]:
@@ -75,11 +85,20 @@ class _Found:
 class _Judge:
     """One candidate and one task."""
 
-    def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch) -> None:
-        self.options, self.watch = options, watch
+    def __init__(
+        self,
+        task: Task,
+        candidate: Candidate,
+        options: JudgeOptions,
+        watch: Watch,
+        give_up: Callable[[Judgement], None] | None,
+    ) -> None:
+        self.options, self.watch, self.give_up = options, watch, give_up
         self.memory_bytes = int(options.memory_gib * 2**30)
         call_s, load_s = options.call_seconds, options.load_seconds
-        self.bounded = BoundedTask(task, TaskLimits(call_s, max(call_s, load_s), options.seconds, self.memory_bytes))
+        limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, self.memory_bytes)
+        self.bounded = BoundedTask(task, limits, None if give_up is None else self._give_up)
+        self.cell: Cell | None = None
         self.task = self.bounded.task
         self.candidate = replace(candidate, text={**task.beside, **candidate.text})
         self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -103,6 +122,20 @@ class _Judge:
             if not is_of_reference(error):
                 raise
             found.refuse_task(Charge(Refusal.DEGENERATE_TASK, what_it_raises(error)))
+        finally:
+            self.bounded.close()
+        return self._judgement()
+
+    def _give_up(self, charge: Charge) -> None:
+        """End the candidate and hand over what is known, while the call that does not come back goes on."""
+        self.found.refuse_task(charge)
+        if self.cell is not None:
+            self.cell.close()
+        assert self.give_up is not None
+        self.give_up(self._judgement())
+
+    def _judgement(self) -> Judgement:
+        found = self.found
         return Judgement(
             self.task.name,
             self.candidate.name,
@@ -127,7 +160,7 @@ class _Judge:
 
     def _with_cell(self) -> None:
         with Cell(self.candidate, self.device, self._limits()) as cell:
-            self.found.walls = cell.walls
+            self.cell, self.found.walls = cell, cell.walls
             self._in_cell(cell)
 
     def _limits(self) -> Limits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ from opsmith.judging.tasks.flashinfer import is_definition, read_flashinfer
 from opsmith.judging.tasks.functions import read_function
 from opsmith.judging.tasks.gpu_mode import is_gpu_mode, read_gpu_mode
 from opsmith.judging.tasks.kernelbench import is_problem, read_problem
+from opsmith.judging.watchdog import watching
 from opsmith.runtime.operator import Operator
 from opsmith.subject.find import find_operators
 
@@ -38,22 +40,31 @@ _KNOWN = (
 )
 
 
-def load_task(task: Any, *, examples: _Examples = None, seconds: float | None = None) -> Task:
+def load_task(
+    task: Any,
+    *,
+    examples: _Examples = None,
+    seconds: float | None = None,
+    give_up: Callable[[Task], None] | None = None,
+) -> Task:
     """Return the task that a path, a definition or a function with examples stands for; a Task is itself.
 
     Its reference is called, to see what sizes it takes. One that is not read within `seconds` is a task that is refused
-    when it is judged. Raises ArgumentError for what is no task, with what was found and what is needed.
+    when it is judged; `give_up` gets it, in another thread, where a call does not come back at all. Raises ArgumentError
+    for what is no task, with what was found and what is needed.
     """
     if isinstance(task, Task):
         return task
     if seconds is None:
         return _read(task, examples)
+    text = f"it is not read within {seconds:.0f} s: its reference, or what makes its inputs, does not return"
+    refused = refused_task(task, Charge(Refusal.SLOW_REFERENCE, text))
+    watched = watching(seconds, lambda: give_up(refused)) if give_up is not None else nullcontext()
     try:
-        with time_limit(seconds):
+        with watched, time_limit(seconds):
             return _read(task, examples)
     except OutOfTime:
-        text = f"it is not read within {seconds:.0f} s: its reference, or what makes its inputs, does not return"
-        return refused_task(task, Charge(Refusal.SLOW_REFERENCE, text))
+        return refused
 
 
 def refused_task(task: Any, charge: Charge) -> Task:
