@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 from judging_kit.candidates import EXAMPLES, RIGHT, normalize
 
 from opsmith.errors import ArgumentError
+from opsmith.judging import batch
 from opsmith.judging.batch import LOG_NAME, judge_batch
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Judgement
+from opsmith.judging.task import Task
 
 OPTIONS = JudgeOptions(examples=EXAMPLES, threads=1, time=False, operator=False, seed=3)
 _PROBLEM = """
@@ -91,6 +96,30 @@ def test_a_task_that_cannot_be_read_is_refused_and_the_others_are_judged(tmp_pat
     assert charge.refusal is Refusal.DEGENERATE_TASK
     assert "get_inputs raises ZeroDivisionError" in charge.message
     assert broken.as_posed.state == "not judged"
+
+
+def test_the_next_process_starts_while_nothing_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    begin = batch.start_ahead
+
+    def start_ahead(task: Task, candidate: Candidate, options: JudgeOptions) -> CandidateProcess:
+        started.append(candidate.name)
+        return begin(task, candidate, options)
+
+    monkeypatch.setattr(batch, "start_ahead", start_ahead)
+    for name, text in (("one", RIGHT), ("three", RIGHT), ("two", RIGHT.replace("x * w", "x"))):
+        (tmp_path / f"{name}.py").write_text(text)
+    before = set(Path(tempfile.gettempdir()).glob("opsmith-judge-*"))
+    report = judge_batch(normalize, tmp_path, OPTIONS)
+    assert started == ["three", "two"]
+    assert [one.ok for one in report.judgements] == [True, True, False]
+    assert set(Path(tempfile.gettempdir()).glob("opsmith-judge-*")) <= before
+    # What is known is not started.
+    (tmp_path / "one.py").write_text(RIGHT + "\n")
+    (tmp_path / "two.py").write_text(RIGHT)
+    started.clear()
+    assert judge_batch(normalize, tmp_path, OPTIONS).ok
+    assert started == ["two"]
 
 
 def test_nothing_to_judge_is_an_error(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from typing import Any, NoReturn
 from opsmith._drawing import text_of
 from opsmith.errors import ArgumentError
 from opsmith.judging.batch_log import BatchLog, key_of
-from opsmith.judging.candidate import read_candidate
+from opsmith.judging.candidate import Candidate, read_candidate
+from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement
-from opsmith.judging.run import run_judge
+from opsmith.judging.run import run_judge, start_ahead
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task, refused_task
 
@@ -94,6 +95,15 @@ def judge_batch(
     return _Batch(options or JudgeOptions(), BatchLog(Path(log or folder / LOG_NAME)), watch, go_on).run(task, folder)
 
 
+@dataclass(frozen=True)
+class _Ahead:
+    """A candidate that is judged next, as it was read, and its process, which has started."""
+
+    path: Path
+    candidate: Candidate
+    process: CandidateProcess
+
+
 class _Batch:
     """Judges one candidate after the other, and keeps what is known in the log."""
 
@@ -101,15 +111,19 @@ class _Batch:
         self, options: JudgeOptions, log: BatchLog, watch: Watch | None, go_on: Callable[[], NoReturn] | None
     ) -> None:
         self.options, self.log, self.watch, self.go_on = options, log, watch, go_on
+        self.ahead: _Ahead | None = None
 
     def run(self, task: Any, folder: Path) -> BatchReport:
         """Return the judgements of all candidates."""
         begun_s, resumed = time.monotonic(), 0
         found: list[Judgement] = []
-        for one, path in self._pairs(task, folder):
-            known = self._known(one, path)
-            resumed += known is not None
-            found.append(known or self._judge(one, path))
+        try:
+            for one, path, following in self._candidates(task, folder):
+                known = self._known(one, path)
+                resumed += known is not None
+                found.append(known or self._judge(one, path, following))
+        finally:
+            self._drop_ahead()
         report = BatchReport(tuple(found), resumed, time.monotonic() - begun_s)
         if report.judged:
             pace = {"judged": report.judged, "resumed": resumed, "seconds": report.seconds, "per_hour": report.per_hour}
@@ -119,22 +133,55 @@ class _Batch:
     def _known(self, task: Task, path: Path) -> Judgement | None:
         return self.log.find(key_of(task, read_candidate(path), self.options))
 
-    def _judge(self, task: Task, path: Path) -> Judgement:
-        candidate = read_candidate(path)
+    def _judge(self, task: Task, path: Path, following: Sequence[Path] = ()) -> Judgement:
+        """Judge a candidate; the process of the next one starts when this one is not timed any more."""
+        ahead = self._take_ahead(path)
+        candidate = ahead.candidate if ahead is not None else read_candidate(path)
         key = key_of(task, candidate, self.options)
         tell = partial(self.watch, candidate.name) if self.watch is not None else None
 
         def give_up(judgement: Judgement) -> None:
             assert self.go_on is not None
             self.log.add(key, judgement)
+            self._drop_ahead()
             self.go_on()
 
-        judgement = run_judge(task, candidate, self.options, tell, give_up if self.go_on is not None else None)
+        judgement = run_judge(
+            task,
+            candidate,
+            self.options,
+            tell,
+            give_up if self.go_on is not None else None,
+            ahead.process if ahead is not None else None,
+            partial(self._start_ahead, task, following),
+        )
         self.log.add(key, judgement)
         return judgement
 
-    def _pairs(self, task: Any, folder: Path) -> Iterator[tuple[Task, Path]]:
-        """Yield each candidate with its task, which is read once."""
+    def _start_ahead(self, task: Task, following: Sequence[Path]) -> None:
+        """Start the process of the next candidate that the log does not know."""
+        path = next((one for one in following if self._known(task, one) is None), None)
+        if path is not None:
+            candidate = read_candidate(path)
+            self.ahead = _Ahead(path, candidate, start_ahead(task, candidate, self.options))
+
+    def _take_ahead(self, path: Path) -> _Ahead | None:
+        if self.ahead is not None and self.ahead.path != path:
+            self._drop_ahead()
+        ahead, self.ahead = self.ahead, None
+        return ahead
+
+    def _drop_ahead(self) -> None:
+        if self.ahead is not None:
+            self.ahead.process.close()
+            self.ahead = None
+
+    def _candidates(self, task: Any, folder: Path) -> Iterator[tuple[Task, Path, Sequence[Path]]]:
+        """Yield each candidate with its task, which is read once, and those of the same task behind it."""
+        for one, paths in self._groups(task, folder):
+            yield from ((one, path, paths[index + 1 :]) for index, path in enumerate(paths))
+
+    def _groups(self, task: Any, folder: Path) -> Iterator[tuple[Task, Sequence[Path]]]:
         if not folder.is_dir():
             raise ArgumentError(f"{folder} is not a folder of candidates")
         tasks = _tasks_in(task)
@@ -142,8 +189,7 @@ class _Batch:
             paths = _candidates_in(folder)
             if not paths:
                 raise ArgumentError(f"{folder} has no candidates: .py files, or folders with a main.py")
-            one = self._read(task, paths)
-            yield from ((one, path) for path in paths)
+            yield self._read(task, paths), paths
             return
         any_found = False
         for path in tasks:
@@ -153,7 +199,7 @@ class _Batch:
                     one = self._read(path, mine)
                 except ArgumentError as error:  # the others are judged
                     one = refused_task(path, Charge(Refusal.DEGENERATE_TASK, f"it cannot be read: {error}"))
-                yield from ((one, candidate) for candidate in mine)
+                yield one, mine
                 any_found = True
         if not any_found:
             names = ", ".join(path.stem for path in tasks[:5])

@@ -32,26 +32,26 @@ _TAIL_BYTES = 3000
 class CandidateProcess:
     """A candidate's process with the folder of its files; `shared_bytes` is the judge's memory that it has mapped too.
 
-    Whatever it answers is a dictionary of plain data, and nothing in that is believed here but the message's number.
+    It starts while the judge does something else, until `wait_until_ready`. Whatever it answers is a dictionary of plain
+    data, and nothing in that is believed here but the message's number.
     """
 
     def __init__(self, candidate: Candidate | None, device: str, limits: Limits) -> None:
-        """Start the process; `candidate` is copied for it but not opened. Raises CellError where it does not start."""
-        self.limits = limits
+        """Start the process; `candidate` is copied for it but not opened."""
+        self.device, self.limits, self.walls = device, limits, Walls()
         self.folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
         self.shared_bytes = 0
         self._number = 0
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
         self._process, self._link = start_process(self.folder, candidate, device, limits, self._output)
-        try:
-            found = self._answer(None, _START_S)
-        except CellError:
-            self.close()
-            raise
+
+    def wait_until_ready(self) -> None:
+        """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
+        found = self._answer(None, _START_S)
         self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(map(str, found.get("missing", ()))))
-        if device == "cuda":
-            self._gpu = GpuMemory(limits.gpu_bytes)
+        if self.device == "cuda":
+            self._gpu = GpuMemory(self.limits.gpu_bytes)
 
     @property
     def pid(self) -> int:
@@ -133,7 +133,8 @@ class CandidateProcess:
 
     def kill(self) -> None:
         """End the process and all that it has started."""
-        for one in reversed(family(self.pid)):
+        # The number of one that was waited for may be another's by now.
+        for one in reversed(family(self.pid)) if self._process.returncode is None else ():
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):

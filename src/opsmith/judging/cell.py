@@ -31,15 +31,29 @@ _LEAST_BYTES = 1 << 20
 class Cell:
     """A candidate's process; as a context manager it ends with the block."""
 
-    def __init__(self, candidate: Candidate | None, device: str, limits: Limits | None = None) -> None:
-        """Start the process; `candidate` is copied for it but not opened. Raises CellError where it does not start."""
+    def __init__(
+        self,
+        candidate: Candidate | None,
+        device: str,
+        limits: Limits | None = None,
+        process: CandidateProcess | None = None,
+    ) -> None:
+        """Start the process, if there is none that was started for the candidate before; the candidate is not opened.
+
+        Raises CellError where it does not start.
+        """
         self.candidate, self.device, self.limits = candidate, device, limits or Limits()
         self._areas: dict[str, Area] = {}
         self._is_new = True
         self._used = 0
         self._before: Tensor | None = None
         self._spans: list[tuple[int, Tensor]] = []
-        self.process = CandidateProcess(candidate, device, self.limits)
+        self.process = process or CandidateProcess(candidate, device, self.limits)
+        try:
+            self.process.wait_until_ready()
+        except CellError:
+            self.close()
+            raise
 
     def __enter__(self) -> Cell:
         return self

@@ -14,14 +14,14 @@ import torch
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 
-__all__ = ["COPIES", "GpuMemory", "free_share_bytes", "used_by_others_bytes"]
+__all__ = ["COPIES", "GpuMemory", "used_by_others_bytes", "usual_limit_bytes"]
 
-# Without a limit of one's own a candidate has so much of what is free when it starts: the reference runs beside it.
+# Without a limit of one's own a candidate has so much of the card: the reference runs beside it.
 _SHARE = 0.5
 # The inputs lie there up to three times: as they are, at another place, and a copy that arrives late.
 COPIES = 3
-# The judge loads kernels at their first calls, and the driver what it needs.
-_SLACK_BYTES = 256 << 20
+# The judge loads kernels at their first calls, the driver what it needs, and the next candidate's process may start.
+_SLACK_BYTES = 1 << 30
 
 
 class GpuMemory:
@@ -47,6 +47,6 @@ def used_by_others_bytes() -> int:
     return total - free - torch.cuda.memory_reserved()
 
 
-def free_share_bytes() -> int:
+def usual_limit_bytes() -> int:
     """Return what a candidate may take of the current GPU where nobody says how much."""
-    return int(_SHARE * torch.cuda.mem_get_info()[0])
+    return int(_SHARE * torch.cuda.mem_get_info()[1])

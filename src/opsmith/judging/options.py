@@ -30,9 +30,7 @@ class JudgeOptions:
     memory_gib: float = option(8.0, Option("Host memory that the candidate may have beside its inputs.", kind="number"))
     gpu_memory_gib: float | None = option(
         None,
-        Option(
-            "GPU memory that the candidate may have beside its inputs.", unset="half of what is free", kind="number"
-        ),
+        Option("GPU memory that the candidate may have beside its inputs.", unset="half of the GPU's", kind="number"),
     )
     against: Iterable[str] | str = option(
         (),

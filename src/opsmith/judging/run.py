@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -17,9 +18,10 @@ from opsmith.errors import ArgumentError
 from opsmith.judging.as_operator import judge_as_operator
 from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
+from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.clock import Overhead, measure_overhead
-from opsmith.judging.gpu_memory import free_share_bytes
+from opsmith.judging.gpu_memory import usual_limit_bytes
 from opsmith.judging.limits import floor_of
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
@@ -33,7 +35,7 @@ from opsmith.judging.timing import time_candidate
 from opsmith.judging.trial import Trial, on_device
 from opsmith.subject.blame import is_of_reference
 
-__all__ = ["Watch", "run_judge"]
+__all__ = ["Watch", "run_judge", "start_ahead"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
@@ -50,14 +52,47 @@ def run_judge(
     options: JudgeOptions,
     watch: Watch | None = None,
     give_up: Callable[[Judgement], None] | None = None,
+    process: CandidateProcess | None = None,
+    when_untimed: Callable[[], None] | None = None,
 ) -> Judgement:
     """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none.
 
     Where a call of the task's own functions does not come back, `give_up` gets the judgement, in another thread. It has to
-    end the process: this function does not return then.
+    end the process: this function does not return then. `process` was started by `start_ahead`, and `when_untimed` is
+    called when nothing is timed any more, so that other work disturbs nothing.
     """
     with torch_threads(options.threads):
-        return _Judge(task, candidate, options, watch or (lambda doing: None), give_up).run()
+        judge = _Judge(task, candidate, options, watch or _nothing, give_up, when_untimed or _nothing)
+        return judge.run(process)
+
+
+def start_ahead(task: Task, candidate: Candidate, options: JudgeOptions) -> CandidateProcess:
+    """Start the process of a candidate that is judged next, and return at once; raises as `run_judge` does."""
+    device = _device_of(options)
+    with torch_threads(options.threads):
+        return CandidateProcess(_with_its_files(task, candidate), device, _limits(options, device))
+
+
+def _device_of(options: JudgeOptions) -> str:
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
+    return options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _with_its_files(task: Task, candidate: Candidate) -> Candidate:
+    return replace(candidate, text={**task.beside, **candidate.text})
+
+
+def _limits(options: JudgeOptions, device: str) -> Limits:
+    gpu_bytes = 0
+    if device == "cuda":
+        gpu_bytes = int(options.gpu_memory_gib * 2**30) if options.gpu_memory_gib is not None else usual_limit_bytes()
+    memory_bytes, threads = int(options.memory_gib * 2**30), torch.get_num_threads()
+    return Limits(options.load_seconds, options.call_seconds, memory_bytes, gpu_bytes, threads=threads)
+
+
+def _nothing(*_: Any) -> None:
+    """Stand in for what nobody asks for."""
 
 
 def _guess(task: Task) -> tuple[str, ...]:
@@ -92,28 +127,25 @@ class _Judge:
         options: JudgeOptions,
         watch: Watch,
         give_up: Callable[[Judgement], None] | None,
+        when_untimed: Callable[[], None],
     ) -> None:
-        self.options, self.watch, self.give_up = options, watch, give_up
-        self.memory_bytes = int(options.memory_gib * 2**30)
+        self.options, self.watch, self.give_up, self.when_untimed = options, watch, give_up, when_untimed
         call_s, load_s = options.call_seconds, options.load_seconds
-        limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, self.memory_bytes)
+        limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, int(options.memory_gib * 2**30))
         self.bounded = BoundedTask(task, limits, None if give_up is None else self._give_up)
         self.cell: Cell | None = None
         self.task = self.bounded.task
-        self.candidate = replace(candidate, text={**task.beside, **candidate.text})
-        self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
+        self.candidate, self.device = _with_its_files(task, candidate), _device_of(options)
         self.seed = options.seed if options.seed is not None else secrets.randbits(31)
         self.begun_s = time.perf_counter()
         self.found = _Found()
 
-    def run(self) -> Judgement:
-        """Return what was found."""
+    def run(self, process: CandidateProcess | None = None) -> Judgement:
+        """Return what was found; a process that was started before ends with this."""
         found = self.found
         try:
             if self._task_can_be_called():
-                self._with_cell()
+                self._with_cell(process)
         except CellError as error:
             found.posed = Part("refused", (error.charge,))
         except OverLimit as over:
@@ -124,6 +156,8 @@ class _Judge:
             found.refuse_task(Charge(Refusal.DEGENERATE_TASK, what_it_raises(error)))
         finally:
             self.bounded.close()
+            if process is not None:
+                process.close()
         return self._judgement()
 
     def _give_up(self, charge: Charge) -> None:
@@ -158,23 +192,17 @@ class _Judge:
         self.found.task_charges, self.found.notes = quality.charges, quality.notes
         return quality.can_be_called
 
-    def _with_cell(self) -> None:
-        with Cell(self.candidate, self.device, self._limits()) as cell:
+    def _with_cell(self, process: CandidateProcess | None) -> None:
+        with Cell(self.candidate, self.device, _limits(self.options, self.device), process) as cell:
             self.cell, self.found.walls = cell, cell.walls
             self._in_cell(cell)
-
-    def _limits(self) -> Limits:
-        options, gpu_gib = self.options, self.options.gpu_memory_gib
-        gpu_bytes = 0
-        if self.device == "cuda":
-            gpu_bytes = free_share_bytes() if gpu_gib is None else int(gpu_gib * 2**30)
-        threads = torch.get_num_threads()
-        return Limits(options.load_seconds, options.call_seconds, self.memory_bytes, gpu_bytes, threads=threads)
 
     def _in_cell(self, cell: Cell) -> None:
         options, found = self.options, self.found
         overhead = measure_overhead(cell) if options.time else Overhead(0.0, 0.0)
         self.watch("opening the candidate")
+        if not options.time:
+            self.when_untimed()
         cell.open(self.task.entry)
         # The time for loading does not count.
         now_s = time.monotonic()
@@ -184,6 +212,8 @@ class _Judge:
         self.bounded.forget_total()
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+        if options.time:
+            self.when_untimed()
         if options.operator:
             self.watch("as an operator")
             found.operator = self._as_operator(Trial(self.task, cell, now_s + options.seconds))
