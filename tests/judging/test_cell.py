@@ -209,7 +209,7 @@ def test_an_exception_has_its_place() -> None:
 def test_walls_that_the_machine_lacks_are_told(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from opsmith.judging import walls
+from opsmith.judging.inside import walls
 def lacking(*given): raise OSError(38, "not there")
 walls._unshare = walls._landlock = walls._filter = lacking
 raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
@@ -224,7 +224,7 @@ def test_where_proc_cannot_be_mounted_processes_are_shared_and_it_is_told(tmp_pa
     program = f"""
 import os
 from pathlib import Path
-from opsmith.judging import walls
+from opsmith.judging.inside import walls
 def lacking(): raise OSError(1, "not permitted")
 walls._mount_own_proc = lacking
 raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cuda", 1 << 33))

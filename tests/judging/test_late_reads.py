@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from opsmith.judging import late_reads
-from opsmith.judging.late_reads import LateReads
+from opsmith.judging.timing import late_reads
+from opsmith.judging.timing.late_reads import LateReads
 
 _WORK_S = 0.004
 

@@ -10,8 +10,8 @@ import torch
 from judging_kit.candidates import RIGHT, judged
 
 from opsmith.benchmark.ceilings import Ceilings
-from opsmith.judging.limits import floor_of
 from opsmith.judging.refusals import Refusal
+from opsmith.judging.timing.floor import floor_of
 
 SLEEPS = """
 import time, torch

@@ -17,7 +17,7 @@ __all__ = ["Limits", "start_process"]
 
 _START = (
     "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
-    "from opsmith.judging.inside import main; main(rest)"
+    "from opsmith.judging.inside.main import main; main(rest)"
 )
 # What a candidate's compilers and libraries need; nothing else of the judge's environment is told.
 _ENVIRONMENT = (

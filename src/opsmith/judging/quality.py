@@ -17,7 +17,7 @@ from torch import Tensor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import same_tensor
+from opsmith.judging.tasks.trees import same_tensor, tensors_of
 from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["TaskQuality", "quality_of", "what_it_raises"]
@@ -91,7 +91,7 @@ class _Call:
         """Return the reference's results for arguments as they are."""
         with torch.no_grad():
             found = self.task.reference(*given)
-        return [one.clone() for one in (found if isinstance(found, tuple | list) else [found]) if _is_tensor(one)]
+        return [one.clone() for one in tensors_of(found)]
 
     def changed(self, names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         """Return the arguments with the floating-point tensors of some names changed."""

@@ -20,18 +20,18 @@ from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError, Limits
-from opsmith.judging.clock import Overhead, measure_overhead
 from opsmith.judging.gpu_memory import usual_limit_bytes
-from opsmith.judging.limits import floor_of
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.quality import quality_of, what_it_raises
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
-from opsmith.judging.rivals import rivals_of
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
-from opsmith.judging.timing import time_candidate
+from opsmith.judging.timing.clock import Overhead, measure_overhead
+from opsmith.judging.timing.floor import floor_of
+from opsmith.judging.timing.race import time_candidate
+from opsmith.judging.timing.rivals import rivals_of
 from opsmith.judging.trial import Trial, on_device
 from opsmith.subject.blame import is_of_reference
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from opsmith.benchmark.deadline import Deadline, OutOfTime, time_limit
 from opsmith.judging.bounded_task import host_memory_limit
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.shapes import Shape, parse_shape
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
@@ -198,7 +199,7 @@ def _outputs(
         first, second = choices
         symbols = {(first[size], second[size]): letter for size, letter in reversed(list(letters.items()))}
     with torch.no_grad():
-        results = [_listed(reference(*call.values())) for call in calls]
+        results = [tensors_of(reference(*call.values())) for call in calls]
     found = []
     for index, (one, other) in enumerate(zip(*results, strict=False)):
         if from_torch(one.dtype) is not None:
@@ -206,7 +207,3 @@ def _outputs(
             words = [symbols.get(pair, str(pair[0]) if pair[0] == pair[1] else "_") for pair in pairs]
             found.append((f"out{index}", one.dtype, words))
     return found
-
-
-def _listed(found: Any) -> list[Tensor]:
-    return [item for item in (found if isinstance(found, tuple | list) else [found]) if isinstance(item, Tensor)]

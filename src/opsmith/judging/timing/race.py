@@ -17,12 +17,13 @@ from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import CellError
-from opsmith.judging.clock import Overhead, time_here
 from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
-from opsmith.judging.late_reads import LateReads
-from opsmith.judging.limits import Floor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
+from opsmith.judging.tasks.trees import tensors_of
+from opsmith.judging.timing.clock import Overhead, time_here
+from opsmith.judging.timing.floor import Floor
+from opsmith.judging.timing.late_reads import LateReads
 from opsmith.judging.trial import Trial, Values, on_device
 
 __all__ = ["Timed", "time_candidate"]
@@ -207,8 +208,7 @@ class _Race:
         for name in self.random.sample(list(self.rivals), len(self.rivals)):
             taken_s[name], results = time_here(self.rivals[name], calls[: self.count], before, device)
             eager = results if name == "eager" else eager
-        listed = [list(one) if isinstance(one, tuple | list) else [one] for one in eager]
-        return taken_s, [[one for one in call if isinstance(one, Tensor)] for call in listed]
+        return taken_s, [tensors_of(call) for call in eager]
 
     def _hold(self, slots: Sequence[Values], order: Sequence[int], at: int, found: list[Tensor]) -> None:
         """Raise CellError if the results of a timed call are wrong."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from opsmith.benchmark.machine import cache_bytes
 from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes, reset_persisting_l2
 from opsmith.judging.gpu_memory import COPIES
 from opsmith.judging.memory import Area
@@ -29,10 +30,7 @@ class Cuda:
         runtime = cuda_runtime()
         self._wait = torch.cuda.synchronize if runtime is None else runtime.cudaDeviceSynchronize
         self._on_device: Tensor | None = None
-        l2_bytes = (
-            getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0) or 64 << 20
-        )
-        self._flush = torch.empty(3 * l2_bytes + (1 << 20), dtype=torch.int8, device="cuda")
+        self._flush = torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
         self._most_bytes, self._total_bytes = most_bytes, torch.cuda.mem_get_info()[1]
         self._limit_allocator, self._limited_for = torch.cuda.set_per_process_memory_fraction, -1
         self._limit_for(0)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from opsmith.judging.inside.walls import Fence, raise_walls
 from opsmith.judging.messages import receive, send
-from opsmith.judging.walls import Fence, raise_walls
 
 __all__ = ["main"]
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     walls = raise_walls(Fence(Path(scratch), device, memory_bytes))
     import torch
 
-    from opsmith.judging.calls import Calls
+    from opsmith.judging.inside.calls import Calls
 
     torch.set_num_threads(threads)
     send(link, {"walls": walls.in_force, "missing": walls.missing, "pid": os.getpid()})

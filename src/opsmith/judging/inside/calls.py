@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.candidate import Entry
-from opsmith.judging.caught import caught_in
-from opsmith.judging.devices import Device, device_named
+from opsmith.judging.inside.caught import caught_in
+from opsmith.judging.inside.devices import Device, device_named
+from opsmith.judging.inside.opening import OpeningError, open_candidate
 from opsmith.judging.memory import Area, view_of
-from opsmith.judging.opening import OpeningError, open_candidate
 
 __all__ = ["Calls"]
 
