@@ -90,9 +90,11 @@ class BoundedTask:
                 raise self._over(what, arguments, call_s)
             begun_s = time.monotonic()
             watched = self._watched(most_s, lambda: self._over(what, arguments, call_s).charge)
-            is_bounded = time_limit(most_s, ends_programs=self._is_first)
+            in_time = time_limit(most_s, ends_programs=self._is_first)
+            # Inputs are made hundreds of times a round, and a limit of memory costs as much as a small one does.
+            in_memory = host_memory_limit(self.limits.memory_bytes) if what == _REFERENCE else nullcontext()
             try:
-                with watched, is_bounded, host_memory_limit(self.limits.memory_bytes):
+                with watched, in_time, in_memory:
                     found = function(*arguments)
                     if torch.cuda.is_initialized():
                         torch.cuda.synchronize()

@@ -75,7 +75,7 @@ class _Call:
     def __init__(self, task: Task, make: Callable[[int], Mapping[str, Any]], seed: int, device: str) -> None:
         self.task, self.device = task, device
         self.values, self.others = make(seed), make(seed + 1)
-        # Weights are no inputs here: a task whose results follow its weights alone says nothing about its kernel.
+        # Weights do not count as inputs here: a task whose results follow its weights alone says nothing about its kernel.
         self.inputs = [name for name in task.parameters if name not in task.lifted and _is_tensor(self.values[name])]
 
     @cached_property

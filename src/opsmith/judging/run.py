@@ -238,7 +238,7 @@ class _Judge:
             return Part("not judged", note=f"it was stopped after {most_s:.0f} s")
 
     def _caught(self, cell: Cell) -> tuple[Sign, ...]:
-        """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
+        """Return what the candidate catches in a call, the last of several: what it does once does not matter."""
         values = next(iter(self.task.makers.values()))(self.seed)
         try:
             cell.load([[values[name] for name in self.task.parameters]])

@@ -51,7 +51,7 @@ def load_task(
 
     Its reference is called, to see what sizes it takes. One that is not read within `seconds` is a task that is refused
     when it is judged; `give_up` gets it, in another thread, where a call does not come back at all. Raises ArgumentError
-    for what is no task, with what was found and what is needed.
+    for what is not a task, with what was found and what is needed.
     """
     if isinstance(task, Task):
         return task
