@@ -109,11 +109,13 @@ def test_the_next_process_starts_while_nothing_is_timed(tmp_path: Path, monkeypa
     monkeypatch.setattr(batch, "start_ahead", start_ahead)
     for name, text in (("one", RIGHT), ("three", RIGHT), ("two", RIGHT.replace("x * w", "x"))):
         (tmp_path / f"{name}.py").write_text(text)
-    before = set(Path(tempfile.gettempdir()).glob("opsmith-judge-*"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     report = judge_batch(normalize, tmp_path, OPTIONS)
     assert started == ["three", "two"]
     assert [one.ok for one in report.judgements] == [True, True, False]
-    assert set(Path(tempfile.gettempdir()).glob("opsmith-judge-*")) <= before
+    assert list(scratch.iterdir()) == []
     # What is known is not started.
     (tmp_path / "one.py").write_text(RIGHT + "\n")
     (tmp_path / "two.py").write_text(RIGHT)

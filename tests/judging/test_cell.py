@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import torch
 
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.cell import Cell, CellError, Limits
+from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.processes import family
 from opsmith.judging.refusals import Refusal
 
@@ -189,6 +192,22 @@ def f(x):
         answer(cell, torch.zeros(1))
     assert refused.value.charge.refusal is Refusal.OVER_MEMORY
     assert "to files" in refused.value.charge.message
+
+
+def test_a_gpu_is_watched_while_a_call_goes_on() -> None:
+    used = itertools.count(0, 512 << 20)
+    with cell_of("import time\ndef f(x): time.sleep(60)\n") as cell, pytest.raises(CellError) as refused:
+        cell.process._gpu = GpuMemory(1 << 30, lambda: next(used))
+        answer(cell, torch.zeros(1))
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+    assert "of the GPU's memory" in refused.value.charge.message
+
+
+def test_a_process_that_does_not_start_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(CellError):
+        Cell(None, "cpu", Limits(memory_bytes=32 << 20))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_proc_shows_no_other_process() -> None:

@@ -1,1 +1,1 @@
-"""What runs in a candidate's process: it stands beside the candidate, which may change all of it, and nothing trusts it."""
+"""Runs in a candidate's process, beside the candidate, which may change all of it: the judge trusts nothing here."""
