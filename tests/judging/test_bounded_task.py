@@ -125,6 +125,33 @@ def test_a_reference_that_hangs_at_another_size_refuses_the_task(tmp_path: Path)
     assert not judgement.ok
 
 
+class _HangsBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+    @staticmethod
+    def backward(ctx: Any, arriving: Tensor) -> Any:
+        hang()
+
+
+@pytest.mark.slow("waits for a gradient")
+def test_a_gradient_that_hangs_ends_the_verdict_as_an_operator(tmp_path: Path) -> None:
+    def inputs(seed: int) -> dict[str, Tensor]:
+        return {"x": torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))}
+
+    entry = Entry(("custom_kernel",), parameters=("x",))
+    task = Task("some", "function", ("x",), _HangsBackward.apply, inputs, entry, trains=True, differentiable=("x",))
+    path = tmp_path / "candidate.py"
+    path.write_text("import torch\ndef custom_kernel(x): return torch.relu(x)\n")
+    begun_s = time.monotonic()
+    judgement = judge(task, path, seconds=4.0, call_seconds=3.0, time=False, threads=1)
+    assert time.monotonic() - begun_s < 40
+    assert judgement.ok
+    assert judgement.as_operator.state == "not judged"
+    assert "it was stopped after" in judgement.as_operator.note
+
+
 def test_a_task_that_is_not_read_is_refused(tmp_path: Path) -> None:
     task = tmp_path / "waits.py"
     task.write_text(
