@@ -82,7 +82,7 @@ def command(
                 sys.stdout.flush()
                 os._exit(status)  # the main thread is in a call that does not come back
 
-            judgements = [_one(task, candidate, options, _doing if verbose else None, give_up)]
+            judgements = [_one(task, candidate, options, _doing if verbose else _say_nothing, give_up)]
             _show(judgements[0], as_json=as_json, verbose=verbose)
     sys.exit(_finish(judgements, require, page))
 
@@ -112,11 +112,11 @@ def _one(
     task: str,
     path: Path,
     options: JudgeOptions,
-    watch: Callable[[str], None] | None,
+    watch: Callable[[str], None],
     give_up: Callable[[Judgement], None],
 ) -> Judgement:
     from opsmith.judging.candidate import read_candidate
-    from opsmith.judging.run import run_judge
+    from opsmith.judging.run import Hooks, run_judge
     from opsmith.judging.task_files import load_task
 
     candidate = read_candidate(path)
@@ -126,7 +126,7 @@ def _one(
         seconds=options.load_seconds,
         give_up=lambda refused: give_up(run_judge(refused, candidate, options)),
     )
-    return run_judge(posed, candidate, options, watch, give_up)
+    return run_judge(posed, candidate, options, Hooks(watch, give_up=give_up))
 
 
 def _show(judgement: Judgement, *, as_json: bool, verbose: bool) -> None:
@@ -142,6 +142,10 @@ def _show(judgement: Judgement, *, as_json: bool, verbose: bool) -> None:
 
 def _doing(doing: str) -> None:
     click.echo(f"opsmith  {doing}", err=True)
+
+
+def _say_nothing(doing: str) -> None:
+    """Show nothing of what is done next."""
 
 
 def _batch(task: str, folder: Path, log: Path | None, options: JudgeOptions, *, as_json: bool) -> tuple[Judgement, ...]:

@@ -19,9 +19,10 @@ from opsmith.judging.batch_log import BatchLog, key_of
 from opsmith.judging.candidate import Candidate, read_candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
+from opsmith.judging.preparing import start_ahead
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement
-from opsmith.judging.run import run_judge, start_ahead
+from opsmith.judging.run import Hooks, run_judge
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task, refused_task
 
@@ -110,7 +111,8 @@ class _Batch:
     def __init__(
         self, options: JudgeOptions, log: BatchLog, watch: Watch | None, go_on: Callable[[], NoReturn] | None
     ) -> None:
-        self.options, self.log, self.watch, self.go_on = options, log, watch, go_on
+        self.options, self.log, self.go_on = options, log, go_on
+        self.watch: Watch = watch or (lambda name, doing: None)
         self.ahead: _Ahead | None = None
 
     def run(self, task: Any, folder: Path) -> BatchReport:
@@ -138,7 +140,7 @@ class _Batch:
         ahead = self._take_ahead(path)
         candidate = ahead.candidate if ahead is not None else read_candidate(path)
         key = key_of(task, candidate, self.options)
-        tell = partial(self.watch, candidate.name) if self.watch is not None else None
+        tell = partial(self.watch, candidate.name)
 
         def give_up(judgement: Judgement) -> None:
             assert self.go_on is not None
@@ -146,15 +148,8 @@ class _Batch:
             self._drop_ahead()
             self.go_on()
 
-        judgement = run_judge(
-            task,
-            candidate,
-            self.options,
-            tell,
-            give_up if self.go_on is not None else None,
-            ahead.process if ahead is not None else None,
-            partial(self._start_ahead, task, following),
-        )
+        hooks = Hooks(tell, partial(self._start_ahead, task, following), give_up if self.go_on is not None else None)
+        judgement = run_judge(task, candidate, self.options, hooks, ahead.process if ahead is not None else None)
         self.log.add(key, judgement)
         return judgement
 

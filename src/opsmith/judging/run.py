@@ -8,21 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
 from opsmith.benchmark.deadline import OutOfTime, time_limit
 from opsmith.benchmark.machine import load_warning, this_machine
-from opsmith.errors import ArgumentError
 from opsmith.judging.as_operator import judge_as_operator
 from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
-from opsmith.judging.cell import Cell, CellError, Limits
-from opsmith.judging.gpu_memory import usual_limit_bytes
+from opsmith.judging.cell import Cell, CellError
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
+from opsmith.judging.preparing import device_of, limits_of, with_its_files
 from opsmith.judging.quality import quality_of, what_it_raises
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
@@ -35,7 +32,7 @@ from opsmith.judging.timing.rivals import rivals_of
 from opsmith.judging.trial import Trial, on_device
 from opsmith.subject.blame import is_of_reference
 
-__all__ = ["Watch", "run_judge", "start_ahead"]
+__all__ = ["Hooks", "Watch", "run_judge"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
@@ -46,53 +43,40 @@ _ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
 
 
+def _nothing(*_: Any) -> None:
+    """Stand in for what nobody asks for."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What is called while a candidate is judged.
+
+    `watch` gets what is done next, and `when_untimed` is called when nothing is timed any more, so that other work disturbs
+    nothing. `give_up` gets the judgement, in another thread, where a call of the task's own functions does not come back.
+    It has to end the process: nothing returns then.
+    """
+
+    watch: Watch = _nothing
+    when_untimed: Callable[[], None] = _nothing
+    give_up: Callable[[Judgement], None] | None = None
+
+
+_NO_HOOKS = Hooks()
+
+
 def run_judge(
     task: Task,
     candidate: Candidate,
     options: JudgeOptions,
-    watch: Watch | None = None,
-    give_up: Callable[[Judgement], None] | None = None,
+    hooks: Hooks = _NO_HOOKS,
     process: CandidateProcess | None = None,
-    when_untimed: Callable[[], None] | None = None,
 ) -> Judgement:
-    """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none.
+    """Return the judgement; `process` is one that was started for the candidate before (see `start_ahead`).
 
-    Where a call of the task's own functions does not come back, `give_up` gets the judgement, in another thread. It has to
-    end the process: this function does not return then. `process` was started by `start_ahead`, and `when_untimed` is
-    called when nothing is timed any more, so that other work disturbs nothing.
+    Raises ArgumentError for a GPU where there is none.
     """
     with torch_threads(options.threads):
-        judge = _Judge(task, candidate, options, watch or _nothing, give_up, when_untimed or _nothing)
-        return judge.run(process)
-
-
-def start_ahead(task: Task, candidate: Candidate, options: JudgeOptions) -> CandidateProcess:
-    """Start the process of a candidate that is judged next, and return at once; raises as `run_judge` does."""
-    device = _device_of(options)
-    with torch_threads(options.threads):
-        return CandidateProcess(_with_its_files(task, candidate), device, _limits(options, device))
-
-
-def _device_of(options: JudgeOptions) -> str:
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
-    return options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _with_its_files(task: Task, candidate: Candidate) -> Candidate:
-    return replace(candidate, text={**task.beside, **candidate.text})
-
-
-def _limits(options: JudgeOptions, device: str) -> Limits:
-    gpu_bytes = 0
-    if device == "cuda":
-        gpu_bytes = int(options.gpu_memory_gib * 2**30) if options.gpu_memory_gib is not None else usual_limit_bytes()
-    memory_bytes, threads = int(options.memory_gib * 2**30), torch.get_num_threads()
-    return Limits(options.load_seconds, options.call_seconds, memory_bytes, gpu_bytes, threads=threads)
-
-
-def _nothing(*_: Any) -> None:
-    """Stand in for what nobody asks for."""
+        return _Judge(task, candidate, options, hooks).run(process)
 
 
 def _guess(task: Task) -> tuple[str, ...]:
@@ -120,22 +104,14 @@ class _Found:
 class _Judge:
     """One candidate and one task."""
 
-    def __init__(
-        self,
-        task: Task,
-        candidate: Candidate,
-        options: JudgeOptions,
-        watch: Watch,
-        give_up: Callable[[Judgement], None] | None,
-        when_untimed: Callable[[], None],
-    ) -> None:
-        self.options, self.watch, self.give_up, self.when_untimed = options, watch, give_up, when_untimed
+    def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, hooks: Hooks) -> None:
+        self.options, self.hooks = options, hooks
+        self.candidate, self.device = with_its_files(task, candidate), device_of(options)
         call_s, load_s = options.call_seconds, options.load_seconds
         limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, int(options.memory_gib * 2**30))
-        self.bounded = BoundedTask(task, limits, None if give_up is None else self._give_up)
-        self.cell: Cell | None = None
+        self.bounded = BoundedTask(task, limits, None if hooks.give_up is None else self._give_up)
         self.task = self.bounded.task
-        self.candidate, self.device = _with_its_files(task, candidate), _device_of(options)
+        self.cell: Cell | None = None
         self.seed = options.seed if options.seed is not None else secrets.randbits(31)
         self.begun_s = time.perf_counter()
         self.found = _Found()
@@ -165,8 +141,8 @@ class _Judge:
         self.found.refuse_task(charge)
         if self.cell is not None:
             self.cell.close()
-        assert self.give_up is not None
-        self.give_up(self._judgement())
+        assert self.hooks.give_up is not None
+        self.hooks.give_up(self._judgement())
 
     def _judgement(self) -> Judgement:
         found = self.found
@@ -187,35 +163,35 @@ class _Judge:
         )
 
     def _task_can_be_called(self) -> bool:
-        self.watch("the task")
+        self.hooks.watch("the task")
         quality = quality_of(self.task, self.seed, self.device)
         self.found.task_charges, self.found.notes = quality.charges, quality.notes
         return quality.can_be_called
 
     def _with_cell(self, process: CandidateProcess | None) -> None:
-        with Cell(self.candidate, self.device, _limits(self.options, self.device), process) as cell:
+        with Cell(self.candidate, self.device, limits_of(self.options, self.device), process) as cell:
             self.cell, self.found.walls = cell, cell.walls
             self._in_cell(cell)
 
     def _in_cell(self, cell: Cell) -> None:
         options, found = self.options, self.found
         overhead = measure_overhead(cell) if options.time else Overhead(0.0, 0.0)
-        self.watch("opening the candidate")
+        self.hooks.watch("opening the candidate")
         if not options.time:
-            self.when_untimed()
+            self.hooks.when_untimed()
         cell.open(self.task.entry)
         # The time for loading does not count.
         now_s = time.monotonic()
-        self.watch("as posed")
+        self.hooks.watch("as posed")
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
         # What is asked from here on follows the budget.
         self.bounded.forget_total()
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
         if options.time:
-            self.when_untimed()
+            self.hooks.when_untimed()
         if options.operator:
-            self.watch("as an operator")
+            self.hooks.watch("as an operator")
             found.operator = self._as_operator(Trial(self.task, cell, now_s + options.seconds))
         if cell.is_alive and found.posed.state == "accepted":
             found.signs = self._caught(cell)
@@ -252,7 +228,7 @@ class _Judge:
         if warning := load_warning(self.device):
             self.found.notes += (f"the times are those of a busy machine: {warning}",)
         for index, (label, make) in enumerate(makers.items()):
-            self.watch(f"timing {label}")
+            self.hooks.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
             values = make(self.seed)
             floor = floor_of(values, trial.expected(values).values, self.device)
