@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -154,11 +155,12 @@ class _Batch:
         return judgement
 
     def _start_ahead(self, task: Task, following: Sequence[Path]) -> None:
-        """Start the process of the next candidate that the log does not know."""
-        path = next((one for one in following if self._known(task, one) is None), None)
-        if path is not None:
-            candidate = read_candidate(path)
-            self.ahead = _Ahead(path, candidate, start_ahead(task, candidate, self.options))
+        """Start the process of the next candidate that the log does not know; what fails does so in its own turn."""
+        with suppress(ArgumentError, OSError):
+            path = next((one for one in following if self._known(task, one) is None), None)
+            if path is not None:
+                candidate = read_candidate(path)
+                self.ahead = _Ahead(path, candidate, start_ahead(task, candidate, self.options))
 
     def _take_ahead(self, path: Path) -> _Ahead | None:
         if self.ahead is not None and self.ahead.path != path:
