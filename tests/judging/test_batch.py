@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 from judging_kit.candidates import EXAMPLES, RIGHT, normalize
 
 from opsmith.errors import ArgumentError
+from opsmith.judging import batch
 from opsmith.judging.batch import LOG_NAME, judge_batch
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Judgement
+from opsmith.judging.task import Task
 
 OPTIONS = JudgeOptions(examples=EXAMPLES, threads=1, time=False, operator=False, seed=3)
 _PROBLEM = """
@@ -34,8 +39,12 @@ def test_a_batch_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [one.ok for one in first.judgements] == [True, False]
     assert first.judgements[1].refusals == (Refusal.WRONG_VALUES,)
     log = tmp_path / LOG_NAME
-    lines = log.read_text().splitlines()
+    *lines, last = log.read_text().splitlines()
     assert len(lines) == 2
+    run = json.loads(last)["run"]
+    assert (run["judged"], run["resumed"], run["device"]) == (2, 0, "cpu")
+    assert run["per_hour"] == pytest.approx(2 * 3600 / run["seconds"])
+    assert f"2 judged in {first.seconds:.0f} s, which is {first.per_hour:,.0f} an hour" in str(first)
     # A run that was killed while it wrote its last line.
     log.write_text(lines[0] + "\n" + lines[1][:40])
     done: list[str] = []
@@ -47,7 +56,13 @@ def test_a_batch_goes_on_where_it_was(tmp_path: Path) -> None:
     # What has changed is judged again.
     (tmp_path / "two.py").write_text(RIGHT)
     assert judge_batch(normalize, tmp_path, OPTIONS).ok
-    assert all(json.loads(line)["key"] for line in log.read_text().splitlines() if line.endswith("}"))
+    whole = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
+    assert all(set(line) in ({"key", "judgement"}, {"run"}) for line in whole)
+    # Nothing is judged, so nothing is said of a pace.
+    size = log.stat().st_size
+    known = judge_batch(normalize, tmp_path, OPTIONS)
+    assert (known.resumed, known.judged, known.per_hour) == (2, 0, None)
+    assert log.stat().st_size == size
 
 
 def test_candidates_of_several_tasks_are_found_by_name(tmp_path: Path) -> None:
@@ -64,6 +79,49 @@ def test_candidates_of_several_tasks_are_found_by_name(tmp_path: Path) -> None:
         ("relu", "one", True),
         ("relu", "two", False),
     ]
+
+
+def test_a_task_that_cannot_be_read_is_refused_and_the_others_are_judged(tmp_path: Path) -> None:
+    tasks, candidates = tmp_path / "tasks", tmp_path / "candidates"
+    for folder in (tasks, candidates):
+        folder.mkdir()
+    (tasks / "broken.py").write_text(_PROBLEM.replace("torch.randn(8, 16)", "1 // 0"))
+    (tasks / "relu.py").write_text(_PROBLEM)
+    text = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x.clamp(min=0)\n"
+    for name in ("broken", "relu"):
+        (candidates / f"{name}.py").write_text(text)
+    broken, relu = judge_batch(tasks, candidates, OPTIONS).judgements
+    assert relu.ok
+    (charge,) = broken.task_charges
+    assert charge.refusal is Refusal.DEGENERATE_TASK
+    assert "get_inputs raises ZeroDivisionError" in charge.message
+    assert broken.as_posed.state == "not judged"
+
+
+def test_the_next_process_starts_while_nothing_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    begin = batch.start_ahead
+
+    def start_ahead(task: Task, candidate: Candidate, options: JudgeOptions) -> CandidateProcess:
+        started.append(candidate.name)
+        return begin(task, candidate, options)
+
+    monkeypatch.setattr(batch, "start_ahead", start_ahead)
+    for name, text in (("one", RIGHT), ("three", RIGHT), ("two", RIGHT.replace("x * w", "x"))):
+        (tmp_path / f"{name}.py").write_text(text)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    report = judge_batch(normalize, tmp_path, OPTIONS)
+    assert started == ["three", "two"]
+    assert [one.ok for one in report.judgements] == [True, True, False]
+    assert list(scratch.iterdir()) == []
+    # What is known is not started.
+    (tmp_path / "one.py").write_text(RIGHT + "\n")
+    (tmp_path / "two.py").write_text(RIGHT)
+    started.clear()
+    assert judge_batch(normalize, tmp_path, OPTIONS).ok
+    assert started == ["two"]
 
 
 def test_nothing_to_judge_is_an_error(tmp_path: Path) -> None:

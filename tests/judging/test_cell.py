@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import torch
 
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.cell import Cell, CellError, Limits
+from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.processes import family
 from opsmith.judging.refusals import Refusal
 
@@ -95,7 +98,7 @@ def test_a_candidate_has_a_copy_of_its_files_and_no_secrets(tmp_path: Path, monk
     text = f"import os, torch\ndef f(x): return torch.tensor([{told}])\n"
     with cell_of(text) as cell:
         assert answer(cell, torch.zeros(1)).tolist() == [False, True]
-        folder = cell._folder
+        folder = cell.process.folder
     assert not folder.exists()
 
 
@@ -191,6 +194,22 @@ def f(x):
     assert "to files" in refused.value.charge.message
 
 
+def test_a_gpu_is_watched_while_a_call_goes_on() -> None:
+    used = itertools.count(0, 512 << 20)
+    with cell_of("import time\ndef f(x): time.sleep(60)\n") as cell, pytest.raises(CellError) as refused:
+        cell.process._gpu = GpuMemory(1 << 30, lambda: next(used))
+        answer(cell, torch.zeros(1))
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+    assert "of the GPU's memory" in refused.value.charge.message
+
+
+def test_a_process_that_does_not_start_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(CellError):
+        Cell(None, "cpu", Limits(memory_bytes=32 << 20))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_proc_shows_no_other_process() -> None:
     text = (
         "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
@@ -209,7 +228,7 @@ def test_an_exception_has_its_place() -> None:
 def test_walls_that_the_machine_lacks_are_told(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from opsmith.judging import walls
+from opsmith.judging.inside import walls
 def lacking(*given): raise OSError(38, "not there")
 walls._unshare = walls._landlock = walls._filter = lacking
 raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
@@ -224,7 +243,7 @@ def test_where_proc_cannot_be_mounted_processes_are_shared_and_it_is_told(tmp_pa
     program = f"""
 import os
 from pathlib import Path
-from opsmith.judging import walls
+from opsmith.judging.inside import walls
 def lacking(): raise OSError(1, "not permitted")
 walls._mount_own_proc = lacking
 raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cuda", 1 << 33))

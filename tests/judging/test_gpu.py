@@ -145,3 +145,26 @@ def normalize(x, w):
     return torch.softmax(x * w, dim=-1)
 """
     assert on_gpu(tmp_path, text).refusals == (Refusal.CACHE_CONTROL,)
+
+
+_TAKES = {
+    "by PyTorch's allocator": "torch.empty(3 << 30, dtype=torch.uint8, device='cuda')",
+    "by CUDA itself": "runtime.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(3 << 30))",
+}
+
+
+@pytest.mark.whole_gpu  # what others take meanwhile counts as the candidate's
+@pytest.mark.parametrize("name", list(_TAKES))
+def test_memory_of_the_gpu_is_bounded(name: str, tmp_path: Path) -> None:
+    text = f"""
+import ctypes, re, torch
+path = re.search(r"\\S*/libcudart\\S*", open("/proc/self/maps").read())[0]
+runtime = ctypes.CDLL(path)
+kept = []
+def normalize(x, w):
+    if not kept:
+        kept.append({_TAKES[name]})
+    return torch.softmax(x * w, dim=-1)
+"""
+    assert on_gpu(tmp_path, text, gpu_memory_gib=1.0).refusals == (Refusal.OVER_MEMORY,)
+    assert on_gpu(tmp_path, text, gpu_memory_gib=8.0).as_posed.charges == ()

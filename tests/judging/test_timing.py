@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from judging_kit.candidates import RIGHT, judged
+from torch._dynamo.utils import counters
 
 from opsmith.benchmark.ceilings import Ceilings
-from opsmith.judging.limits import floor_of
 from opsmith.judging.refusals import Refusal
+from opsmith.judging.timing.floor import floor_of
+from opsmith.judging.timing.rivals import rivals_of
 
 SLEEPS = """
 import time, torch
@@ -66,3 +68,17 @@ def test_a_judgement_of_a_small_task_takes_seconds(tmp_path: Path) -> None:
     begun_s = time.process_time()
     assert judged(tmp_path, RIGHT).ok
     assert time.process_time() - begun_s < 5
+
+
+@pytest.mark.slow("compiles a reference")
+def test_a_rival_is_compiled_once_for_all_candidates() -> None:
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(2 * x, dim=-1)
+
+    graphs: list[int] = []
+    for _ in range(2):
+        with rivals_of(reference, ("compiled",), [torch.ones(8, 64)], "cpu", 300.0) as (rivals, notes):
+            assert list(rivals) == ["eager", "compiled"]
+            assert notes == ()
+            graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[0] == graphs[1] > 0

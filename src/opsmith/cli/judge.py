@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
@@ -73,43 +75,77 @@ def command(
             judgements: Sequence[Judgement] = _batch(task, folder, log, options, as_json=as_json)
         else:
             assert candidate is not None
-            judgements = [_one(task, candidate, options, as_json=as_json, verbose=verbose)]
+
+            def give_up(judgement: Judgement) -> None:
+                _show(judgement, as_json=as_json, verbose=verbose)
+                status = _finish([judgement], require, page)
+                sys.stdout.flush()
+                os._exit(status)  # the main thread is in a call that does not come back
+
+            judgements = [_one(task, candidate, options, _doing if verbose else _say_nothing, give_up)]
+            _show(judgements[0], as_json=as_json, verbose=verbose)
+    sys.exit(_finish(judgements, require, page))
+
+
+def _finish(judgements: Sequence[Judgement], require: str, page: Path | None) -> int:
+    """Write the page that is asked for, and return the exit code."""
     if page is not None:
         from opsmith.report.judge.page import judgements_as_html
 
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(judgements_as_html(judgements), encoding="utf-8")
-    sys.exit(_status(judgements, require))
+    return _status(judgements, require)
 
 
 def _status(judgements: Sequence[Judgement], require: str) -> int:
     def is_refused(one: Judgement) -> bool:
-        return one.as_posed.state != "accepted" or (require == "operator" and one.as_operator.state != "accepted")
+        required = (one.as_posed, one.as_operator) if require == "operator" else (one.as_posed,)
+        # What is not judged since the task does not return is no fault of the candidate's.
+        return any(part.state == "refused" or (part.state != "accepted" and not one.task_charges) for part in required)
 
     if any(map(is_refused, judgements)):
         return _REFUSED
     return _TASK_REFUSED if any(one.task_charges for one in judgements) else 0
 
 
-def _one(task: str, candidate: Path, options: JudgeOptions, *, as_json: bool, verbose: bool) -> Judgement:
+def _one(
+    task: str,
+    path: Path,
+    options: JudgeOptions,
+    watch: Callable[[str], None],
+    give_up: Callable[[Judgement], None],
+) -> Judgement:
     from opsmith.judging.candidate import read_candidate
-    from opsmith.judging.run import run_judge
+    from opsmith.judging.run import Hooks, run_judge
     from opsmith.judging.task_files import load_task
+
+    candidate = read_candidate(path)
+    posed = load_task(
+        task,
+        examples=options.examples,
+        seconds=options.load_seconds,
+        give_up=lambda refused: give_up(run_judge(refused, candidate, options)),
+    )
+    return run_judge(posed, candidate, options, Hooks(watch, give_up=give_up))
+
+
+def _show(judgement: Judgement, *, as_json: bool, verbose: bool) -> None:
     from opsmith.report.judge.text import report_lines
     from opsmith.report.terminal import colour, console_for, echo, line_width
 
-    posed, file = load_task(task, examples=options.examples), read_candidate(candidate)
-    judgement = run_judge(posed, file, options, _doing if verbose else None)
     if as_json:
         click.echo(judgement.to_json(), nl=False)
-        return judgement
+        return
     console = console_for()
     echo(report_lines(judgement, style=colour(console), width=line_width(console), verbose=verbose), console)
-    return judgement
 
 
 def _doing(doing: str) -> None:
     click.echo(f"opsmith  {doing}", err=True)
+
+
+def _say_nothing(doing: str) -> None:
+    """Show nothing of what is done next."""
 
 
 def _batch(task: str, folder: Path, log: Path | None, options: JudgeOptions, *, as_json: bool) -> tuple[Judgement, ...]:
@@ -118,7 +154,12 @@ def _batch(task: str, folder: Path, log: Path | None, options: JudgeOptions, *, 
     from opsmith.report.terminal import colour, console_for, echo, line_width
 
     report: BatchReport = judge_batch(
-        task, folder, options, log=log, watch=lambda name, doing: click.echo(f"opsmith  {name}  {doing}", err=True)
+        task,
+        folder,
+        options,
+        log=log,
+        watch=lambda name, doing: click.echo(f"opsmith  {name}  {doing}", err=True),
+        go_on=_beginning_again(),
     )
     if as_json:
         click.echo(f"[{','.join(one.to_json() for one in report.judgements)}]")
@@ -126,3 +167,19 @@ def _batch(task: str, folder: Path, log: Path | None, options: JudgeOptions, *, 
     console = console_for()
     echo(batch_lines(report, style=colour(console), width=line_width(console)), console)
     return report.judgements
+
+
+def _beginning_again() -> Callable[[], NoReturn]:
+    """Return a function that replaces this process by one with the same command, which goes on from the log."""
+    import resource  # not on every system
+
+    memory = resource.getrlimit(resource.RLIMIT_AS)
+
+    def begin_again() -> NoReturn:
+        sys.stderr.flush()
+        # The limits of the call that does not come back would be those of the new process.
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        resource.setrlimit(resource.RLIMIT_AS, memory)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+    return begin_again

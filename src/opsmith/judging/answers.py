@@ -80,7 +80,7 @@ def charge_of_cache(found: Mapping[str, Any]) -> Charge | None:
 
 
 def returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
-    """Return the results of some calls from their descriptions; raises CellError for what is none."""
+    """Return the results of some calls from their descriptions; raises CellError for what is not one."""
     if not isinstance(found, list) or len(found) != count:
         raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
     try:

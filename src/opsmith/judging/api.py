@@ -26,4 +26,5 @@ def judge(task: Any, candidate: str | Path, options: JudgeOptions) -> Judgement:
     Nothing is raised for what the candidate does; ask `judgement.ok`. Raises ArgumentError for a task or a candidate that
     is not there, and for a GPU where there is none.
     """
-    return run_judge(load_task(task, examples=options.examples), read_candidate(candidate), options)
+    posed = load_task(task, examples=options.examples, seconds=options.load_seconds)
+    return run_judge(posed, read_candidate(candidate), options)

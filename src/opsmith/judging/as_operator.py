@@ -19,6 +19,7 @@ from opsmith.judging.diagnosis import same_numbers
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial, on_device
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
@@ -185,5 +186,4 @@ def _reference_shares(trial: Trial, seed: int) -> bool:
         found = task.reference(*trial.arguments(values))
     except Exception:
         return True
-    listed = found if isinstance(found, tuple | list) else [found]
-    return any(one.untyped_storage().data_ptr() in given for one in listed if isinstance(one, torch.Tensor))
+    return any(one.untyped_storage().data_ptr() in given for one in tensors_of(found))

@@ -6,37 +6,55 @@ that was killed goes on after its last whole line.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from opsmith._drawing import text_of
-from opsmith._version import __version__
 from opsmith.errors import ArgumentError
+from opsmith.judging.batch_log import BatchLog, key_of
 from opsmith.judging.candidate import Candidate, read_candidate
+from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
-from opsmith.judging.result import Judgement
-from opsmith.judging.run import run_judge
+from opsmith.judging.preparing import start_ahead
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Judgement
+from opsmith.judging.run import Hooks, run_judge
 from opsmith.judging.task import Task
-from opsmith.judging.task_files import load_task
+from opsmith.judging.task_files import load_task, refused_task
 
 __all__ = ["LOG_NAME", "BatchReport", "judge_batch"]
 
 LOG_NAME = "opsmith-judge.jsonl"
+# In the place of a charge that the log has.
+_NOT_READ = Charge(Refusal.SLOW_REFERENCE, "it was not read")
 Watch = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """The judgements of many candidates, in the order of their names; `resumed` were in the log already."""
+    """The judgements of many candidates, in the order of their names.
+
+    `resumed` were in the log already; the others took `seconds` together, from the first to the last, all included.
+    """
 
     judgements: tuple[Judgement, ...]
     resumed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def judged(self) -> int:
+        """How many were judged in this run."""
+        return len(self.judgements) - self.resumed
+
+    @property
+    def per_hour(self) -> float | None:
+        """How many would be judged in an hour at this pace, one at a time; None where none was."""
+        return 3600 * self.judged / self.seconds if self.judged and self.seconds > 0 else None
 
     @property
     def ok(self) -> bool:
@@ -48,11 +66,11 @@ class BatchReport:
         """What the judgements come to in one line."""
         accepted = sum(one.ok for one in self.judgements)
         operators = sum(one.ok and one.as_operator.state == "accepted" for one in self.judgements)
-        known = f" · {self.resumed} from the log" if self.resumed else ""
-        return (
-            f"{accepted} of {len(self.judgements)} accepted as posed, {operators} as an operator"
-            f" · {sum(one.seconds for one in self.judgements):.0f} s{known}"
-        )
+        words = [f"{accepted} of {len(self.judgements)} accepted as posed, {operators} as an operator"]
+        if self.per_hour is not None:
+            words.append(f"{self.judged} judged in {self.seconds:.0f} s, which is {self.per_hour:,.0f} an hour")
+        words += [f"{self.resumed} from the log"] if self.resumed else []
+        return " · ".join(words)
 
     def __str__(self) -> str:
         return text_of(self)
@@ -65,93 +83,142 @@ def judge_batch(
     *,
     log: str | Path | None = None,
     watch: Watch | None = None,
+    go_on: Callable[[], NoReturn] | None = None,
 ) -> BatchReport:
     """Judge every candidate of a folder: its .py files, and its folders with a main.py.
 
     Where `task` is a folder of tasks, the candidates of a task are the file or the folder of its name. `log` is a file of
-    JSON lines, by default opsmith-judge.jsonl in the folder; `watch` gets a candidate and what is done with it. Raises
-    ArgumentError where there is nothing to judge.
+    JSON lines, by default opsmith-judge.jsonl in the folder; its last line has how many were judged in an hour. `watch`
+    gets a candidate and what is done with it. Where a call of a task does not come back, `go_on` is called, in another
+    thread, when the judgement is in the log: it replaces this process by one that goes on from there. Raises ArgumentError
+    where there is nothing to judge.
     """
-    options, folder = options or JudgeOptions(), Path(folder)
-    known = _Log(Path(log) if log is not None else folder / LOG_NAME)
-    found: list[Judgement] = []
-    resumed = 0
-    for one, path in _pairs(task, folder, options):
-        candidate = read_candidate(path)
-        key = _key(one, candidate, options)
-        judgement = known.find(key)
-        if judgement is None:
-            tell = partial(watch, candidate.name) if watch is not None else None
-            judgement = run_judge(one, candidate, options, tell)
-            known.add(key, judgement)
-        else:
-            resumed += 1
-        found.append(judgement)
-    return BatchReport(tuple(found), resumed)
+    folder = Path(folder)
+    return _Batch(options or JudgeOptions(), BatchLog(Path(log or folder / LOG_NAME)), watch, go_on).run(task, folder)
 
 
-class _Log:
-    """Judgements by key, in a file of lines."""
+@dataclass(frozen=True)
+class _Ahead:
+    """A candidate that is judged next, as it was read, and its process, which has started."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._known: dict[str, Judgement] = {}
-        for line in _lines(path):
-            try:
-                content = json.loads(line)
-                self._known[content["key"]] = Judgement.from_json(json.dumps(content["judgement"]))
-            except (ValueError, KeyError, TypeError):
-                continue  # a line that was cut off, or one of an older format: judged again
-
-    def find(self, key: str) -> Judgement | None:
-        """Return the judgement of a key, or None."""
-        return self._known.get(key)
-
-    def add(self, key: str, judgement: Judgement) -> None:
-        """Add a judgement; the line is on the disk when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"key": key, "judgement": json.loads(judgement.to_json())})
-        with self.path.open("a+b") as file:
-            # After a line that was cut off, a new one begins.
-            file.seek(0, os.SEEK_END)
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
-            file.write(line.encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+    path: Path
+    candidate: Candidate
+    process: CandidateProcess
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
+class _Batch:
+    """Judges one candidate after the other, and keeps what is known in the log."""
 
+    def __init__(
+        self, options: JudgeOptions, log: BatchLog, watch: Watch | None, go_on: Callable[[], NoReturn] | None
+    ) -> None:
+        self.options, self.log, self.go_on = options, log, go_on
+        self.watch: Watch = watch or (lambda name, doing: None)
+        self.ahead: _Ahead | None = None
 
-def _pairs(task: Any, folder: Path, options: JudgeOptions) -> Iterator[tuple[Task, Path]]:
-    if not folder.is_dir():
-        raise ArgumentError(f"{folder} is not a folder of candidates")
-    tasks = _tasks_in(task)
-    if tasks is None:
-        one = load_task(task, examples=options.examples)
-        paths = _candidates_in(folder)
-        if not paths:
-            raise ArgumentError(f"{folder} has no candidates: .py files, or folders with a main.py")
-        yield from ((one, path) for path in paths)
-        return
-    any_found = False
-    for path in tasks:
-        mine = [one for one in (folder / f"{path.stem}.py",) if one.is_file()] + _candidates_in(folder / path.stem)
-        if mine:
-            one = load_task(path)
-            yield from ((one, candidate) for candidate in mine)
-            any_found = True
-    if not any_found:
-        names = ", ".join(path.stem for path in tasks[:5])
-        raise ArgumentError(
-            f"{folder} has no candidates for the tasks of {task}: a file or a folder for each of {names}"
+    def run(self, task: Any, folder: Path) -> BatchReport:
+        """Return the judgements of all candidates."""
+        begun_s, resumed = time.monotonic(), 0
+        found: list[Judgement] = []
+        try:
+            for one, path, following in self._candidates(task, folder):
+                known = self._known(one, path)
+                resumed += known is not None
+                found.append(known or self._judge(one, path, following))
+        finally:
+            self._drop_ahead()
+        report = BatchReport(tuple(found), resumed, time.monotonic() - begun_s)
+        if report.judged:
+            pace = {"judged": report.judged, "resumed": resumed, "seconds": report.seconds, "per_hour": report.per_hour}
+            self.log.add_run({**pace, "device": found[-1].device, "machine": found[-1].machine})
+        return report
+
+    def _known(self, task: Task, path: Path) -> Judgement | None:
+        return self.log.find(key_of(task, read_candidate(path), self.options))
+
+    def _judge(self, task: Task, path: Path, following: Sequence[Path] = ()) -> Judgement:
+        """Judge a candidate; the process of the next one starts when this one is not timed any more."""
+        ahead = self._take_ahead(path)
+        candidate = ahead.candidate if ahead is not None else read_candidate(path)
+        key = key_of(task, candidate, self.options)
+        tell = partial(self.watch, candidate.name)
+
+        def give_up(judgement: Judgement) -> None:
+            assert self.go_on is not None
+            self.log.add(key, judgement)
+            self._drop_ahead()
+            self.go_on()
+
+        hooks = Hooks(tell, partial(self._start_ahead, task, following), give_up if self.go_on is not None else None)
+        judgement = run_judge(task, candidate, self.options, hooks, ahead.process if ahead is not None else None)
+        self.log.add(key, judgement)
+        return judgement
+
+    def _start_ahead(self, task: Task, following: Sequence[Path]) -> None:
+        """Start the process of the next candidate that the log does not know; what fails does so in its own turn."""
+        with suppress(ArgumentError, OSError):
+            path = next((one for one in following if self._known(task, one) is None), None)
+            if path is not None:
+                candidate = read_candidate(path)
+                self.ahead = _Ahead(path, candidate, start_ahead(task, candidate, self.options))
+
+    def _take_ahead(self, path: Path) -> _Ahead | None:
+        if self.ahead is not None and self.ahead.path != path:
+            self._drop_ahead()
+        ahead, self.ahead = self.ahead, None
+        return ahead
+
+    def _drop_ahead(self) -> None:
+        if self.ahead is not None:
+            self.ahead.process.close()
+            self.ahead = None
+
+    def _candidates(self, task: Any, folder: Path) -> Iterator[tuple[Task, Path, Sequence[Path]]]:
+        """Yield each candidate with its task, which is read once, and those of the same task behind it."""
+        for one, paths in self._groups(task, folder):
+            yield from ((one, path, paths[index + 1 :]) for index, path in enumerate(paths))
+
+    def _groups(self, task: Any, folder: Path) -> Iterator[tuple[Task, Sequence[Path]]]:
+        if not folder.is_dir():
+            raise ArgumentError(f"{folder} is not a folder of candidates")
+        tasks = _tasks_in(task)
+        if tasks is None:
+            paths = _candidates_in(folder)
+            if not paths:
+                raise ArgumentError(f"{folder} has no candidates: .py files, or folders with a main.py")
+            yield self._read(task, paths), paths
+            return
+        any_found = False
+        for path in tasks:
+            mine = [one for one in (folder / f"{path.stem}.py",) if one.is_file()] + _candidates_in(folder / path.stem)
+            if mine:
+                try:
+                    one = self._read(path, mine)
+                except ArgumentError as error:  # the others are judged
+                    one = refused_task(path, Charge(Refusal.DEGENERATE_TASK, f"it cannot be read: {error}"))
+                yield one, mine
+                any_found = True
+        if not any_found:
+            names = ", ".join(path.stem for path in tasks[:5])
+            raise ArgumentError(
+                f"{folder} has no candidates for the tasks of {task}: a file or a folder for each of {names}"
+            )
+
+    def _read(self, task: Any, candidates: Sequence[Path]) -> Task:
+        """Return a task; what the log says of all its candidates is that it cannot be read is not tried again."""
+        refused = refused_task(task, _NOT_READ)
+        if all(self._known(refused, path) for path in candidates):
+            return refused
+
+        def give_up(one: Task) -> None:
+            for path in candidates:
+                self._judge(one, path)
+            assert self.go_on is not None
+            self.go_on()
+
+        seconds, go_on = self.options.load_seconds, self.go_on
+        return load_task(
+            task, examples=self.options.examples, seconds=seconds, give_up=give_up if go_on is not None else None
         )
 
 
@@ -173,20 +240,3 @@ def _candidates_in(folder: Path) -> list[Path]:
         return []
     found = [one for one in sorted(folder.iterdir()) if one.suffix == ".py" or (one / "main.py").is_file()]
     return [one for one in found if not one.name.startswith(("_", "."))]
-
-
-def _key(task: Task, candidate: Candidate, options: JudgeOptions) -> str:
-    """Return a digest of what a judgement depends on: the task, the candidate's files, the options, the judge."""
-    parts = [__version__, task.name, task.kind, _text_of(task)]
-    parts += [f"{one.name}={getattr(options, one.name)!r}" for one in fields(options) if one.name != "examples"]
-    digest = hashlib.sha256("\0".join(parts).encode())
-    for name, content in sorted(candidate.text.items()):
-        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()
-
-
-def _text_of(task: Task) -> str:
-    if task.path is None:
-        return ""
-    files = sorted(task.path.glob("*.py")) if task.path.is_dir() else [task.path]
-    return "\0".join(one.read_text(errors="replace") for one in files if one.is_file())

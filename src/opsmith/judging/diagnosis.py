@@ -106,7 +106,7 @@ def _shows(found: Sequence[Tensor], byte: int) -> bool:
 
 
 def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
-    """Whether results are right but for their last digits; not where there are none that can be."""
+    """Whether results are right but for their last digits; False where no result has such digits."""
     near = False
     for one, value in zip(found, values, strict=True):
         if not one.is_floating_point():

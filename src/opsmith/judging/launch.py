@@ -17,7 +17,7 @@ __all__ = ["Limits", "start_process"]
 
 _START = (
     "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
-    "from opsmith.judging.inside import main; main(rest)"
+    "from opsmith.judging.inside.main import main; main(rest)"
 )
 # What a candidate's compilers and libraries need; nothing else of the judge's environment is told.
 _ENVIRONMENT = (
@@ -33,13 +33,14 @@ _FOLDERS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own and of files, processes,
-    and threads of PyTorch.
+    """What a candidate may take: seconds for loading and for a call, bytes of memory of its own, of a GPU's and of files,
+    processes, and threads of PyTorch.
     """
 
     load_s: float = 60.0
     call_s: float = 20.0
     memory_bytes: int = 8 << 30
+    gpu_bytes: int = 8 << 30
     disk_bytes: int = 8 << 30
     processes: int = 256
     threads: int = 1
@@ -63,7 +64,8 @@ def start_process(
     process = subprocess.Popen(
         [
             *(sys.executable, "-I", "-c", _START, json.dumps([path or str(Path.cwd()) for path in sys.path])),
-            *(str(theirs.fileno()), str(scratch), device, str(limits.memory_bytes), str(limits.threads)),
+            *(str(theirs.fileno()), str(scratch), device),
+            *map(str, (limits.memory_bytes, limits.gpu_bytes, limits.threads)),
         ],
         cwd=own,
         env=_environment(scratch),

@@ -28,6 +28,10 @@ class JudgeOptions:
     )
     load_seconds: float = option(60.0, Option("Time that the candidate has to be imported and built.", kind="number"))
     memory_gib: float = option(8.0, Option("Host memory that the candidate may have beside its inputs.", kind="number"))
+    gpu_memory_gib: float | None = option(
+        None,
+        Option("GPU memory that the candidate may have beside its inputs.", unset="half of the GPU's", kind="number"),
+    )
     against: Iterable[str] | str = option(
         (),
         Option(
@@ -51,6 +55,8 @@ class JudgeOptions:
         for name in ("seconds", "call_seconds", "load_seconds", "memory_gib"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name} must be more than 0, not {getattr(self, name)}")
+        if self.gpu_memory_gib is not None and not self.gpu_memory_gib > 0:
+            raise ArgumentError(f"gpu_memory_gib must be more than 0, not {self.gpu_memory_gib}")
         if self.threads is not None and self.threads < 1:
             raise ArgumentError(f"threads must be at least 1, not {self.threads}")
         normalize(self, against=names_in(self.against))

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cpu_s", "disk_bytes", "family", "memory_bytes", "thread_count"]
+__all__ = ["cpu_s", "disk_bytes", "family", "is_running", "memory_bytes"]
 
 _PAGE = 4096
 _SCHEDULER_CLOCK = 2
@@ -33,12 +33,15 @@ def memory_bytes(pid: int) -> int:
         return 0
 
 
-def thread_count(pid: int) -> int:
-    """Return how many threads a process has; 0 if it is gone."""
-    try:
-        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return 0
+def is_running(pid: int) -> bool:
+    """Whether one of a process's threads uses a processor, or waits for one."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError, IndexError):
+                # The name, in parentheses, may have anything in it; behind it is the state.
+                if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
+                    return True
+    return False
 
 
 def disk_bytes(folder: Path) -> int:

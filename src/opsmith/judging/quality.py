@@ -17,9 +17,10 @@ from torch import Tensor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import same_tensor
+from opsmith.judging.tasks.trees import same_tensor, tensors_of
+from opsmith.subject.blame import is_out_of_memory
 
-__all__ = ["TaskQuality", "quality_of"]
+__all__ = ["TaskQuality", "quality_of", "what_it_raises"]
 
 # What usual judges allow, of a number and absolutely.
 _ALLOWED = 1e-2
@@ -32,10 +33,14 @@ _OFFSET, _SCALE = 1.0, 30.0
 
 @dataclass(frozen=True)
 class TaskQuality:
-    """Reasons to refuse a task, and what does not refuse it but should be known."""
+    """Reasons to refuse a task, and what does not refuse it but should be known.
+
+    Where the reference raises on the task's own inputs it `can_be_called` no more: nothing can be compared with it.
+    """
 
     charges: tuple[Charge, ...] = ()
     notes: tuple[str, ...] = ()
+    can_be_called: bool = True
 
 
 def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
@@ -44,7 +49,7 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
     Of many calls that a task poses, some are looked at. Nothing is raised: a reference that raises on its own inputs is
     such a reason.
     """
-    charges, notes = [], []
+    charges, notes, can_be_called = [], [], True
     makers = list(task.makers.items())
     for label, make in makers[:: -(-len(makers) // _MOST_CALLS)]:
         call = _Call(task, make, seed, device)
@@ -52,10 +57,16 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
             found = next((message for look in _LOOKS if (message := look(call))), "")
             notes += [] if found else list(call.without_influence())
         except Exception as error:
-            found = f"its reference raises {type(error).__name__} on its own inputs: {str(error)[:300]}"
+            found, can_be_called = what_it_raises(error), False
         if found:
             charges.append(Charge(Refusal.DEGENERATE_TASK, found, label))
-    return TaskQuality(tuple(charges), tuple(dict.fromkeys(notes)))
+    return TaskQuality(tuple(charges), tuple(dict.fromkeys(notes)), can_be_called)
+
+
+def what_it_raises(error: Exception) -> str:
+    """Return the reason to refuse a task whose reference raises an exception on its own inputs."""
+    what = "needs more memory than it may have" if is_out_of_memory(error) else f"raises {type(error).__name__}"
+    return f"its reference {what} on its own inputs: {str(error)[:300]}"
 
 
 class _Call:
@@ -64,7 +75,7 @@ class _Call:
     def __init__(self, task: Task, make: Callable[[int], Mapping[str, Any]], seed: int, device: str) -> None:
         self.task, self.device = task, device
         self.values, self.others = make(seed), make(seed + 1)
-        # Weights are no inputs here: a task whose results follow its weights alone says nothing about its kernel.
+        # Weights do not count as inputs here: a task whose results follow its weights alone says nothing about its kernel.
         self.inputs = [name for name in task.parameters if name not in task.lifted and _is_tensor(self.values[name])]
 
     @cached_property
@@ -80,7 +91,7 @@ class _Call:
         """Return the reference's results for arguments as they are."""
         with torch.no_grad():
             found = self.task.reference(*given)
-        return [one.clone() for one in (found if isinstance(found, tuple | list) else [found]) if _is_tensor(one)]
+        return [one.clone() for one in tensors_of(found)]
 
     def changed(self, names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         """Return the arguments with the floating-point tensors of some names changed."""

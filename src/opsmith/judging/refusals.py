@@ -49,6 +49,7 @@ class Refusal(Enum):
     FASTER_THAN_THE_MACHINE = "faster than the machine"
     # The task, and not the candidate, is refused.
     DEGENERATE_TASK = "degenerate task"
+    SLOW_REFERENCE = "slow reference"
 
     def __str__(self) -> str:
         return self.value

@@ -63,7 +63,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Sign:
-    """Something seen in the candidate's source or run that a reader should know. It is no part of a verdict."""
+    """Something seen in the candidate's source or run that a reader should know. It is not part of a verdict."""
 
     name: str
     message: str

@@ -6,44 +6,77 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-
-import torch
+from typing import Any
 
 from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
+from opsmith.benchmark.deadline import OutOfTime, time_limit
 from opsmith.benchmark.machine import load_warning, this_machine
-from opsmith.errors import ArgumentError
 from opsmith.judging.as_operator import judge_as_operator
+from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
-from opsmith.judging.cell import Cell, CellError, Limits
-from opsmith.judging.clock import Overhead, measure_overhead
-from opsmith.judging.limits import floor_of
+from opsmith.judging.candidate_process import CandidateProcess
+from opsmith.judging.cell import Cell, CellError
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
-from opsmith.judging.quality import quality_of
+from opsmith.judging.preparing import device_of, limits_of, with_its_files
+from opsmith.judging.quality import quality_of, what_it_raises
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
-from opsmith.judging.rivals import rivals_of
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
-from opsmith.judging.timing import time_candidate
+from opsmith.judging.timing.clock import Overhead, measure_overhead
+from opsmith.judging.timing.floor import floor_of
+from opsmith.judging.timing.race import time_candidate
+from opsmith.judging.timing.rivals import rivals_of
 from opsmith.judging.trial import Trial, on_device
+from opsmith.subject.blame import is_of_reference
 
-__all__ = ["Watch", "run_judge"]
+__all__ = ["Hooks", "Watch", "run_judge"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
 Watch = Callable[[str], None]
-_NOT_CALLED = Part("not judged", note="it could not be called")
+_NOT_CALLED = Part("not judged", note="nothing was compared")
 _NOT_ASKED = Part("not judged", note="not asked for")
 _ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
 
 
-def run_judge(task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch | None = None) -> Judgement:
-    """Return the judgement; `watch` gets what is done next. Raises ArgumentError for a GPU where there is none."""
+def _nothing(*_: Any) -> None:
+    """Stand in for what nobody asks for."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What is called while a candidate is judged.
+
+    `watch` gets what is done next, and `when_untimed` is called when nothing is timed any more, so that other work disturbs
+    nothing. `give_up` gets the judgement, in another thread, where a call of the task's own functions does not come back.
+    It has to end the process: nothing returns then.
+    """
+
+    watch: Watch = _nothing
+    when_untimed: Callable[[], None] = _nothing
+    give_up: Callable[[Judgement], None] | None = None
+
+
+_NO_HOOKS = Hooks()
+
+
+def run_judge(
+    task: Task,
+    candidate: Candidate,
+    options: JudgeOptions,
+    hooks: Hooks = _NO_HOOKS,
+    process: CandidateProcess | None = None,
+) -> Judgement:
+    """Return the judgement; `process` is one that was started for the candidate before (see `start_ahead`).
+
+    Raises ArgumentError for a GPU where there is none.
+    """
     with torch_threads(options.threads):
-        return _Judge(task, candidate, options, watch or (lambda doing: None)).run()
+        return _Judge(task, candidate, options, hooks).run(process)
 
 
 def _guess(task: Task) -> tuple[str, ...]:
@@ -61,34 +94,58 @@ class _Found:
     signs: tuple[Sign, ...] = ()
     notes: tuple[str, ...] = ()
     walls: Walls = _NO_WALLS
+    task_charges: tuple[Charge, ...] = ()
+
+    def refuse_task(self, charge: Charge) -> None:
+        """Add a charge against the task; what was known of the candidate before stays."""
+        self.task_charges += (charge,)
 
 
 class _Judge:
     """One candidate and one task."""
 
-    def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, watch: Watch) -> None:
-        self.task, self.options, self.watch = task, options, watch
-        self.candidate = replace(candidate, text={**task.beside, **candidate.text})
-        self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ArgumentError("there is no GPU here to judge on; pass device='cpu'")
+    def __init__(self, task: Task, candidate: Candidate, options: JudgeOptions, hooks: Hooks) -> None:
+        self.options, self.hooks = options, hooks
+        self.candidate, self.device = with_its_files(task, candidate), device_of(options)
+        call_s, load_s = options.call_seconds, options.load_seconds
+        limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, int(options.memory_gib * 2**30))
+        self.bounded = BoundedTask(task, limits, None if hooks.give_up is None else self._give_up)
+        self.task = self.bounded.task
+        self.cell: Cell | None = None
         self.seed = options.seed if options.seed is not None else secrets.randbits(31)
         self.begun_s = time.perf_counter()
         self.found = _Found()
 
-    def run(self) -> Judgement:
-        """Return what was found."""
-        options, found = self.options, self.found
-        memory_bytes = int(options.memory_gib * 2**30)
-        self.watch("the task")
-        quality = quality_of(self.task, self.seed, self.device)
-        limits = Limits(options.load_seconds, options.call_seconds, memory_bytes, threads=torch.get_num_threads())
+    def run(self, process: CandidateProcess | None = None) -> Judgement:
+        """Return what was found; a process that was started before ends with this."""
+        found = self.found
         try:
-            with Cell(self.candidate, self.device, limits) as cell:
-                found.walls = cell.walls
-                self._in_cell(cell)
+            if self._task_can_be_called():
+                self._with_cell(process)
         except CellError as error:
             found.posed = Part("refused", (error.charge,))
+        except OverLimit as over:
+            found.refuse_task(over.charge)
+        except Exception as error:
+            if not is_of_reference(error):
+                raise
+            found.refuse_task(Charge(Refusal.DEGENERATE_TASK, what_it_raises(error)))
+        finally:
+            self.bounded.close()
+            if process is not None:
+                process.close()
+        return self._judgement()
+
+    def _give_up(self, charge: Charge) -> None:
+        """End the candidate and hand over what is known, while the call that does not come back goes on."""
+        self.found.refuse_task(charge)
+        if self.cell is not None:
+            self.cell.close()
+        assert self.hooks.give_up is not None
+        self.hooks.give_up(self._judgement())
+
+    def _judgement(self) -> Judgement:
+        found = self.found
         return Judgement(
             self.task.name,
             self.candidate.name,
@@ -98,35 +155,66 @@ class _Judge:
             tuple(found.speeds),
             (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
-            task_charges=quality.charges,
-            notes=(*self.task.notes, *_guess(self.task), *quality.notes, *found.notes),
+            task_charges=found.task_charges,
+            notes=(*self.task.notes, *_guess(self.task), *found.notes),
             seed=self.seed,
             seconds=time.perf_counter() - self.begun_s,
             machine=this_machine(self.device).name,
         )
 
+    def _task_can_be_called(self) -> bool:
+        self.hooks.watch("the task")
+        quality = quality_of(self.task, self.seed, self.device)
+        self.found.task_charges, self.found.notes = quality.charges, quality.notes
+        return quality.can_be_called
+
+    def _with_cell(self, process: CandidateProcess | None) -> None:
+        with Cell(self.candidate, self.device, limits_of(self.options, self.device), process) as cell:
+            self.cell, self.found.walls = cell, cell.walls
+            self._in_cell(cell)
+
     def _in_cell(self, cell: Cell) -> None:
         options, found = self.options, self.found
         overhead = measure_overhead(cell) if options.time else Overhead(0.0, 0.0)
-        self.watch("opening the candidate")
+        self.hooks.watch("opening the candidate")
+        if not options.time:
+            self.hooks.when_untimed()
         cell.open(self.task.entry)
         # The time for loading does not count.
         now_s = time.monotonic()
-        self.watch("as posed")
+        self.hooks.watch("as posed")
         found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        # What is asked from here on follows the budget.
+        self.bounded.forget_total()
         if found.posed.state == "accepted" and options.time:
             self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+        if options.time:
+            self.hooks.when_untimed()
         if options.operator:
-            self.watch("as an operator")
-            trial = Trial(self.task, cell, now_s + options.seconds)
-            found.operator = judge_as_operator(trial, self.seed) if cell.is_alive else _ENDED
+            self.hooks.watch("as an operator")
+            found.operator = self._as_operator(Trial(self.task, cell, now_s + options.seconds))
         if cell.is_alive and found.posed.state == "accepted":
             found.signs = self._caught(cell)
         if changed := cell.changed_files():
             self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
 
+    def _as_operator(self, trial: Trial) -> Part:
+        if not trial.cell.is_alive:
+            return _ENDED
+        # What no call of the reference's is, such as its gradient, has a limit too.
+        most_s = max(0.0, trial.until_s - time.monotonic()) + self.options.seconds
+        try:
+            with time_limit(most_s):
+                return judge_as_operator(trial, self.seed)
+        except OverLimit as over:
+            self.found.refuse_task(over.charge)
+            return Part("not judged", note="the task is refused")
+        except OutOfTime:
+            trial.cell.kill()  # it may be in the middle of an answer
+            return Part("not judged", note=f"it was stopped after {most_s:.0f} s")
+
     def _caught(self, cell: Cell) -> tuple[Sign, ...]:
-        """Return what the candidate catches in a call, the last of several: what it does once is no matter."""
+        """Return what the candidate catches in a call, the last of several: what it does once does not matter."""
         values = next(iter(self.task.makers.values()))(self.seed)
         try:
             cell.load([[values[name] for name in self.task.parameters]])
@@ -140,13 +228,13 @@ class _Judge:
         if warning := load_warning(self.device):
             self.found.notes += (f"the times are those of a busy machine: {warning}",)
         for index, (label, make) in enumerate(makers.items()):
-            self.watch(f"timing {label}")
+            self.hooks.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
             values = make(self.seed)
             floor = floor_of(values, trial.expected(values).values, self.device)
             arguments = trial.arguments(on_device(values, self.device))
             # Compiling is not what the budget is for; what comes after it has its share.
-            reference, against = self.task.reference, names_in(self.options.against)
+            reference, against = self.bounded.reference, names_in(self.options.against)
             with rivals_of(reference, against, arguments, self.device, self.options.load_seconds) as (rivals, notes):
                 until_s = max(begin_s + share_s, time.monotonic() + share_s / (index + 1))
                 timed = time_candidate(

@@ -23,7 +23,7 @@ from opsmith.subject.subject import Subject
 __all__ = ["Trial", "Values", "on_device"]
 
 Values = Mapping[str, Any]
-# What lies around inputs, and what memory for results has in it before: numbers that are none, and others.
+# What lies around inputs, and what memory for results has in it before: NaN in every floating type, and a number.
 _NOT_A_NUMBER, _OTHER_BYTE = 0xFF, 0x5B
 
 

@@ -266,7 +266,7 @@ def normalize(x, w):
     "lazy, with the look for it patched away": (
         """
 import sys
-calls = sys.modules["opsmith.judging.calls"]
+calls = sys.modules["opsmith.judging.inside.calls"]
 calls._oddness = lambda result: ""
 class Lazy(torch.Tensor):
     @staticmethod

@@ -13,21 +13,21 @@ __all__ = ["limit_memory", "limited_memory"]
 _MORE_BYTES = 4 << 30
 
 
-def limit_memory() -> None:
+def limit_memory(more_bytes: int = _MORE_BYTES) -> None:
     """Limit what this process takes from here on (Linux)."""
     if sys.platform != "linux":
         return
     import resource
 
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + _MORE_BYTES
+    limit = pages * resource.getpagesize() + more_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
 
 
 @contextlib.contextmanager
-def limited_memory() -> Iterator[None]:
-    """Limit what this process takes until the end of the block; a limit that it has stays."""
+def limited_memory(more_bytes: int = _MORE_BYTES) -> Iterator[None]:
+    """Limit what this process takes until the end of the block, beside what it has; a limit that is there stays."""
     if sys.platform != "linux":
         yield
         return
@@ -35,7 +35,7 @@ def limited_memory() -> Iterator[None]:
 
     before = resource.getrlimit(resource.RLIMIT_AS)
     if before[0] < 0:
-        limit_memory()
+        limit_memory(more_bytes)
     try:
         yield
     finally:

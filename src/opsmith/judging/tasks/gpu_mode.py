@@ -24,7 +24,7 @@ from opsmith.judging.task import Task, Tolerance
 from opsmith.judging.tasks.files import imported
 from opsmith.judging.tasks.seeds import seeded
 from opsmith.judging.tasks.symbols import guessed_signature
-from opsmith.judging.tasks.trees import Tree, as_argument, same_tensor, tree_of
+from opsmith.judging.tasks.trees import Tree, as_argument, same_tensor, tensors_of, tree_of
 
 __all__ = ["is_gpu_mode", "read_gpu_mode"]
 
@@ -130,8 +130,7 @@ class _Problem:
     def _results(self, leaves: Sequence[Any]) -> list[Tensor]:
         with torch.no_grad():
             found = self.module.ref_kernel(self.tree.filled(leaves))
-        listed = found if isinstance(found, tuple | list) else [found]
-        return [one.clone() for one in listed if isinstance(one, Tensor)]
+        return [one.clone() for one in tensors_of(found)]
 
 
 def _copied(value: Any) -> Any:

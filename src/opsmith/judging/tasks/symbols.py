@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.benchmark.deadline import Deadline, OutOfTime, time_limit
+from opsmith.judging.bounded_task import host_memory_limit
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.shapes import Shape, parse_shape
 from opsmith.spec.signature import Kind, Output, Parameter, Signature, TensorType
@@ -32,6 +35,8 @@ _TRIED = (
 _ENOUGH = 2
 # One symbol in five dimensions is soon too many.
 _MOST_ELEMENTS = 1 << 18
+# All tries may take so long, and each so much memory.
+_MOST_S, _MOST_BYTES = 20.0, 4 << 30
 _LETTERS = ("B", "N", "M", "K", "C", "H", "W", "D", "L", "P", "Q", "R", "S", "U", "V")
 # Sizes from 1 to 4 are channels of a picture, or taps: alike by chance.
 _LEAST = 5
@@ -62,13 +67,17 @@ def guessed_signature(name: str, reference: Callable[..., Any], values: Mapping[
         elif type(value) not in _KINDS:
             return None
     order = sorted(places, key=lambda size: (list(values).index(places[size][0][0]), places[size][0][1]))
-    taken, choices = _taken(reference, values, order[: len(_TRIED[0])])
+    deadline = Deadline(_MOST_S)
+    taken, choices = _taken(lambda sizes: _runs(reference, values, sizes, deadline), values, order[: len(_TRIED[0])])
     letters = dict(zip(taken, _free_letters(values), strict=False))
     taken = list(letters)
     words = {name: _words(value, letters) for name, value in values.items() if isinstance(value, Tensor)}
-    outputs = _outputs(
-        reference, [_resized(values, choice) for choice in choices] or [copied(values)] * 2, letters, choices
-    )
+    calls = [_resized(values, choice) for choice in choices] or [copied(values)] * 2
+    try:
+        with host_memory_limit(_MOST_BYTES):
+            outputs = _outputs(reference, calls, letters, choices)
+    except Exception:
+        return None  # it does not take its own inputs, which the judgement says
     lines = tuple(
         f"{letters[size]} = {size} ({', '.join(f'{parameter}[{dim}]' for parameter, dim in places[size])})"
         for size in taken
@@ -115,28 +124,30 @@ def _free_letters(values: Mapping[str, Any]) -> list[str]:
 
 
 def _taken(
-    reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]
+    runs: Callable[[Mapping[int, int]], bool], values: Mapping[str, Any], sizes: Sequence[int]
 ) -> tuple[list[int], list[dict[int, int]]]:
     """Return those sizes that may have other values, all of them at once, and such values.
 
     Usually all may, or all but one. Otherwise they are taken one by one, the largest first, which makes runs cheap.
     """
     for chosen in (list(sizes), *([other for other in sizes if other != size] for size in reversed(sizes))):
-        if chosen and len(choices := _fitting(reference, values, chosen)) >= _ENOUGH:
+        if chosen and len(choices := _fitting(runs, values, chosen)) >= _ENOUGH:
             return chosen, choices
     taken: list[int] = []
     found: list[dict[int, int]] = []
     for size in sorted(sizes, reverse=True):
-        if len(choices := _fitting(reference, values, [*taken, size])) >= _ENOUGH:
+        if len(choices := _fitting(runs, values, [*taken, size])) >= _ENOUGH:
             taken, found = [*taken, size], choices
     return [size for size in sizes if size in taken], found
 
 
-def _fitting(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Sequence[int]) -> list[dict[int, int]]:
+def _fitting(
+    runs: Callable[[Mapping[int, int]], bool], values: Mapping[str, Any], sizes: Sequence[int]
+) -> list[dict[int, int]]:
     """Return the first choices of other values that a reference takes, as many as are enough."""
     most = max(_MOST_ELEMENTS, _elements(values, {}))
     choices = (dict(zip(sizes, tried, strict=False)) for tried in _TRIED)
-    taken = (one for one in choices if _elements(values, one) <= most and _runs(reference, values, one))
+    taken = (one for one in choices if _elements(values, one) <= most and runs(one))
     return list(islice(taken, _ENOUGH))
 
 
@@ -145,11 +156,15 @@ def _elements(values: Mapping[str, Any], sizes: Mapping[int, int]) -> int:
     return sum(math.prod(sizes.get(size, size) for size in value.shape) for value in tensors)
 
 
-def _runs(reference: Callable[..., Any], values: Mapping[str, Any], sizes: Mapping[int, int]) -> bool:
+def _runs(
+    reference: Callable[..., Any], values: Mapping[str, Any], sizes: Mapping[int, int], deadline: Deadline
+) -> bool:
+    if deadline.left_s == 0:
+        return False
     try:
-        with torch.no_grad():
+        with time_limit(deadline.left_s, ends_programs=False), host_memory_limit(_MOST_BYTES), torch.no_grad():
             reference(*_resized(values, sizes).values())
-    except Exception:
+    except (Exception, OutOfTime):
         return False
     return True
 
@@ -184,7 +199,7 @@ def _outputs(
         first, second = choices
         symbols = {(first[size], second[size]): letter for size, letter in reversed(list(letters.items()))}
     with torch.no_grad():
-        results = [_listed(reference(*call.values())) for call in calls]
+        results = [tensors_of(reference(*call.values())) for call in calls]
     found = []
     for index, (one, other) in enumerate(zip(*results, strict=False)):
         if from_torch(one.dtype) is not None:
@@ -192,7 +207,3 @@ def _outputs(
             words = [symbols.get(pair, str(pair[0]) if pair[0] == pair[1] else "_") for pair in pairs]
             found.append((f"out{index}", one.dtype, words))
     return found
-
-
-def _listed(found: Any) -> list[Tensor]:
-    return [item for item in (found if isinstance(found, tuple | list) else [found]) if isinstance(item, Tensor)]

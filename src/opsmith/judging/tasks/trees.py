@@ -12,7 +12,7 @@ from torch import Tensor
 from opsmith.errors import ArgumentError
 from opsmith.judging.packings import filled
 
-__all__ = ["Tree", "as_argument", "same_tensor", "tree_of"]
+__all__ = ["Tree", "as_argument", "same_tensor", "tensors_of", "tree_of"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ def as_argument(value: Any, where: str) -> Any:
     raise ArgumentError(
         f"{where} is a {type(value).__name__}; a candidate can be given tensors, numbers, texts, None and lists of these"
     )
+
+
+def tensors_of(found: Any) -> list[Tensor]:
+    """Return the tensors among what a function returns, one or several."""
+    return [one for one in (found if isinstance(found, tuple | list) else [found]) if isinstance(one, Tensor)]
 
 
 def same_tensor(one: Tensor, other: Tensor) -> bool:

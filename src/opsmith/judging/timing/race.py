@@ -10,20 +10,20 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from statistics import median
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import CellError
-from opsmith.judging.clock import Overhead, time_here
 from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
-from opsmith.judging.limits import Floor
-from opsmith.judging.processes import cpu_s, family
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
+from opsmith.judging.tasks.trees import tensors_of
+from opsmith.judging.timing.clock import Overhead, time_here
+from opsmith.judging.timing.floor import Floor
+from opsmith.judging.timing.late_reads import LateReads
 from opsmith.judging.trial import Trial, Values, on_device
 
 __all__ = ["Timed", "time_candidate"]
@@ -40,9 +40,8 @@ _LEAST_S = 1e-9
 _PROBES = 3
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
-# Results are asked for twice in every so many rounds, and believed to be late where those were so many. The first time may
-# take so much of the calls' time longer, and so many seconds.
-_TWICE_EVERY, _LEAST_LATE, _LATE_PART, _LATE_S = 2, 3, 0.5, 0.001
+# All results are read, twice, in every so many rounds.
+_READ_EVERY = 2
 _SEED_OF_ROUNDS = 1 << 20
 
 
@@ -104,15 +103,6 @@ def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floo
     )
 
 
-@dataclass(frozen=True)
-class _Reads:
-    """What the calls of a round used, and reading all their results the first and the second time, in seconds."""
-
-    calls_s: float
-    first_s: float
-    second_s: float
-
-
 class _Race:
     """Rounds of one posed call."""
 
@@ -129,7 +119,7 @@ class _Race:
         self.seed = seed + _SEED_OF_ROUNDS
         self.count, self.lead_in = _LEAST_CALLS, 1
         self.random = random.SystemRandom()
-        self.reads: list[_Reads] = []
+        self.late = LateReads(trial.cell)
 
     def run(self) -> _Samples:
         """Return the samples; raises CellError for a result that is wrong."""
@@ -143,9 +133,11 @@ class _Race:
                 for name, taken_s in rivals_s.items():
                     samples.rivals_s.setdefault(name, []).append(taken_s)
             is_over = not self.trial.has_time or time.monotonic() > until_s or _is_narrow(samples)
-            if number + 1 >= _LEAST_ROUNDS and is_over:
+            if number + 1 >= _LEAST_ROUNDS and is_over and not self.late.are_unsure:
                 break
-        self._refuse_late()
+        if self.late.are_late:
+            text = "its results are computed when they are read for the first time, and not when it is called"
+            raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
         return samples
 
     def _calls_a_round(self) -> int:
@@ -185,13 +177,13 @@ class _Race:
         # Calls that do not count, on inputs of their own: the processor has slept.
         lead_in = [self.count + index % _LEAD_SLOTS for index in range(self.lead_in)]
         cell.run(lead_in, is_lead_in=True)
-        begun_s = self._used_s()
+        begun_s = self.late.used_s()
         done = cell.run(order)
-        used_s = self._used_s() - begun_s
         if done.error is not None:
             raise CellError(done.error)
         looked_at = sorted({self.random.randrange(self.count), self.count - 1})
-        every = self._read_twice(used_s) if number % _TWICE_EVERY == 0 else []
+        read = self.late.read(self.count, begun_s) if number % _READ_EVERY == 0 else []
+        every = [self.trial.plain(one) for one in read]
         found = [self.trial.plain(one) for one in cell.give(looked_at)]
         own_s = max(done.wall_s - self.overhead.of(self.count), _LEAST_S) / self.count
         if changed := cell.changed_inputs():
@@ -216,35 +208,7 @@ class _Race:
         for name in self.random.sample(list(self.rivals), len(self.rivals)):
             taken_s[name], results = time_here(self.rivals[name], calls[: self.count], before, device)
             eager = results if name == "eager" else eager
-        listed = [list(one) if isinstance(one, tuple | list) else [one] for one in eager]
-        return taken_s, [[one for one in call if isinstance(one, Tensor)] for call in listed]
-
-    def _used_s(self) -> float:
-        """Return what the candidate's process has used of processors, which other programs do not delay.
-
-        Work on a GPU does not show in it; there it is the time.
-        """
-        cell = self.trial.cell
-        return cpu_s(family(cell.pid)) if cell.device == "cpu" else time.perf_counter()
-
-    def _read_twice(self, calls_s: float) -> list[list[Tensor]]:
-        """Return all results, and note what it takes to read them the first time and the second."""
-        begun_s = self._used_s()
-        every = self.trial.cell.give(range(self.count))
-        read_s = self._used_s()
-        self.trial.cell.give(range(self.count))
-        self.reads.append(_Reads(calls_s, read_s - begun_s, self._used_s() - read_s))
-        return [self.trial.plain(one) for one in every]
-
-    def _refuse_late(self) -> None:
-        """Raise CellError where results are computed when they are asked for."""
-        reads = self.reads[_WARM_UP // _TWICE_EVERY :]
-        if len(reads) < _LEAST_LATE:
-            return
-        calls_s, first_s, second_s = (median(one) for one in zip(*map(astuple, reads), strict=True))
-        if first_s - second_s > max(_LATE_S, _LATE_PART * max(calls_s, second_s)):
-            text = "its results are computed when they are read for the first time, and not when it is called"
-            raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
+        return taken_s, [tensors_of(call) for call in eager]
 
     def _hold(self, slots: Sequence[Values], order: Sequence[int], at: int, found: list[Tensor]) -> None:
         """Raise CellError if the results of a timed call are wrong."""

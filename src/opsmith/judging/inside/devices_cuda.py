@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from opsmith.benchmark.machine import cache_bytes
 from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes, reset_persisting_l2
+from opsmith.judging.gpu_memory import COPIES
 from opsmith.judging.memory import Area
 
 __all__ = ["Cuda"]
@@ -22,19 +24,27 @@ class Cuda:
 
     name = "cuda"
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
         torch.cuda.init()
         torch.cuda.synchronize()
         runtime = cuda_runtime()
         self._wait = torch.cuda.synchronize if runtime is None else runtime.cudaDeviceSynchronize
         self._on_device: Tensor | None = None
-        l2_bytes = (
-            getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0) or 64 << 20
-        )
-        self._flush = torch.empty(3 * l2_bytes + (1 << 20), dtype=torch.int8, device="cuda")
+        self._flush = torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
+        self._most_bytes, self._total_bytes = most_bytes, torch.cuda.mem_get_info()[1]
+        self._limit_allocator, self._limited_for = torch.cuda.set_per_process_memory_fraction, -1
+        self._limit_for(0)
+
+    def _limit_for(self, inputs_bytes: int) -> None:
+        """Let PyTorch's allocator have what the candidate may take, and its inputs as often as they lie here."""
+        if inputs_bytes > self._limited_for:
+            self._limited_for = inputs_bytes
+            allowed = self._most_bytes + self._flush.numel() + COPIES * inputs_bytes
+            self._limit_allocator(min(1.0, allowed / self._total_bytes))
 
     def mirror(self, area: Area, keep: bool) -> Cuda:
         """Copy the area's content to the device; without `keep` to another place."""
+        self._limit_for(area.size)
         if self._on_device is None or not keep or self._on_device.numel() != area.size:
             before, self._on_device = self._on_device, torch.empty(area.size, dtype=torch.uint8, device="cuda")
             del before  # after the new one is there, so that it lies elsewhere

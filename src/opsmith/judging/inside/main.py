@@ -14,24 +14,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from opsmith.judging.inside.walls import Fence, raise_walls
 from opsmith.judging.messages import receive, send
-from opsmith.judging.walls import Fence, raise_walls
 
 __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the judge at a descriptor: `descriptor scratch device memory_bytes threads`."""
-    link = socket.socket(fileno=int(arguments[0]))
-    scratch, device, memory_bytes = Path(arguments[1]), arguments[2], int(arguments[3])
-    walls = raise_walls(Fence(scratch, device, memory_bytes))
+    """Serve the judge at a descriptor: `descriptor scratch device memory_bytes gpu_bytes threads`."""
+    descriptor, scratch, device, *numbers = arguments
+    memory_bytes, gpu_bytes, threads = map(int, numbers)
+    link = socket.socket(fileno=int(descriptor))
+    walls = raise_walls(Fence(Path(scratch), device, memory_bytes))
     import torch
 
-    from opsmith.judging.calls import Calls
+    from opsmith.judging.inside.calls import Calls
 
-    torch.set_num_threads(int(arguments[4]))
+    torch.set_num_threads(threads)
     send(link, {"walls": walls.in_force, "missing": walls.missing, "pid": os.getpid()})
-    _serve(link, Calls(device))
+    _serve(link, Calls(device, gpu_bytes))
 
 
 def _serve(link: socket.socket, calls: Any) -> None:

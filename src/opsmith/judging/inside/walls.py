@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.judging.system_calls import DENIED, call, is_known_machine, prctl, socket_number
+from opsmith.judging.inside.system_calls import DENIED, call, is_known_machine, prctl, socket_number
 
 __all__ = ["Fence", "Raised", "raise_walls"]
 

@@ -75,10 +75,10 @@ class Cpu:
         return 0
 
 
-def device_named(name: str) -> Device:
-    """Return the device; that of a GPU is imported there alone."""
+def device_named(name: str, gpu_bytes: int) -> Device:
+    """Return the device, on which a candidate may take so much memory; that of a GPU is imported there alone."""
     if name == "cpu":
         return Cpu()
-    from opsmith.judging.devices_cuda import Cuda
+    from opsmith.judging.inside.devices_cuda import Cuda
 
-    return Cuda()
+    return Cuda(gpu_bytes)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from opsmith.benchmark.machine import cache_bytes
 from opsmith.benchmark.persisting_l2 import reset_persisting_l2
 from opsmith.judging.cell import Cell
 
@@ -81,9 +82,7 @@ def _empty_cache() -> None:
 
 @cache
 def _more_than_cache() -> torch.Tensor:
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    l2_bytes = getattr(properties, "L2_cache_size", 0) or 64 << 20
-    return torch.empty(3 * l2_bytes + (1 << 20), dtype=torch.int8, device="cuda")
+    return torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
 
 
 def _nothing() -> None:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.candidate import Entry
-from opsmith.judging.caught import caught_in
-from opsmith.judging.devices import Device, device_named
+from opsmith.judging.inside.caught import caught_in
+from opsmith.judging.inside.devices import Device, device_named
+from opsmith.judging.inside.opening import OpeningError, open_candidate
 from opsmith.judging.memory import Area, view_of
-from opsmith.judging.opening import OpeningError, open_candidate
 
 __all__ = ["Calls"]
 
@@ -34,8 +34,8 @@ _SOILED = ((1 << 16, 64), (1 << 20, 16), (1 << 62, 3))
 class Calls:
     """The candidate, the slots that hold inputs, and the results of the last batch."""
 
-    def __init__(self, device: str) -> None:
-        self.device: Device = device_named(device)
+    def __init__(self, device: str, gpu_bytes: int) -> None:
+        self.device: Device = device_named(device, gpu_bytes)
         self.function: Callable[[Sequence[Any]], Any] | None = None
         self.slots: list[list[Any]] = []
         self.descriptions: Any = None

@@ -1,0 +1,152 @@
+"""Owns the process of a candidate: asks it and waits for its answer, and ends it when it takes too long or too much."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from opsmith.judging.answers import CellError
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.gpu_memory import GpuMemory
+from opsmith.judging.launch import Limits, start_process
+from opsmith.judging.messages import MessageError, receive, send
+from opsmith.judging.processes import disk_bytes, family, memory_bytes
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Walls
+
+__all__ = ["CandidateProcess"]
+
+_START_S = 60.0
+_TICK_S = 0.1
+_TAIL_BYTES = 3000
+
+
+class CandidateProcess:
+    """A candidate's process with the folder of its files; `shared_bytes` is the judge's memory that it has mapped too.
+
+    It starts while the judge does something else, until `wait_until_ready`. Whatever it answers is a dictionary of plain
+    data, and nothing in that is believed here but the message's number.
+    """
+
+    def __init__(self, candidate: Candidate | None, device: str, limits: Limits) -> None:
+        """Start the process; `candidate` is copied for it but not opened."""
+        self.device, self.limits, self.walls = device, limits, Walls()
+        self.folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
+        self.shared_bytes = 0
+        self._number = 0
+        self._gpu: GpuMemory | None = None
+        self._output = (self.folder / "output").open("wb")
+        self._process, self._link = start_process(self.folder, candidate, device, limits, self._output)
+
+    def wait_until_ready(self) -> None:
+        """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
+        found = self._answer(None, _START_S)
+        self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(map(str, found.get("missing", ()))))
+        if self.device == "cuda":
+            self._gpu = GpuMemory(self.limits.gpu_bytes)
+
+    @property
+    def pid(self) -> int:
+        """The process that the judge has started; the candidate's is its child where it has a namespace of its own."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None and self._link.fileno() >= 0
+
+    def ask(self, do: str, patience_s: float, descriptors: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
+        """Return the answer to a message; raises CellError for a process that ends, hangs or takes too much."""
+        self._number += 1
+        try:
+            send(self._link, {"number": self._number, "do": do, **more}, descriptors)
+        except OSError:
+            raise CellError(self._end()) from None
+        return self._answer(self._number, patience_s)
+
+    def hold_to_limits(self) -> None:
+        """Raise CellError, and end the process, where it has taken more than it may."""
+        if (charge := self._excess()) is not None:
+            self.kill()
+            raise CellError(charge)
+
+    def _answer(self, number: int | None, patience_s: float) -> dict[str, Any]:
+        until_s = time.monotonic() + patience_s
+        while not select.select([self._link], [], [], _TICK_S)[0]:
+            self.hold_to_limits()
+            if time.monotonic() > until_s:
+                self.kill()
+                raise CellError(Charge(Refusal.HUNG, f"no answer within {patience_s:.0f} s"))
+        try:
+            self._link.settimeout(patience_s)
+            found, _ = receive(self._link)
+        except (EOFError, OSError):
+            raise CellError(self._end()) from None
+        except MessageError as error:
+            self.kill()
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"it sent {error}")) from None
+        if found.get("number") != number:
+            self.kill()
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, "it sent a message of its own in the name of its process"))
+        return found
+
+    def _excess(self) -> Charge | None:
+        """Return the charge for a process that has taken more than it may."""
+        limits, members = self.limits, family(self.pid)
+        taken = sum(map(memory_bytes, members)) - self.shared_bytes
+        if taken > limits.memory_bytes:
+            return _over(f"it took {taken >> 20} MiB, and may take {limits.memory_bytes >> 20}")
+        written = disk_bytes(self.folder)
+        if written > limits.disk_bytes:
+            return _over(f"it wrote {written >> 20} MiB to files, and may write {limits.disk_bytes >> 20}")
+        if len(members) > limits.processes:
+            return _over(f"it started {len(members)} processes, and may have {limits.processes}")
+        return self._gpu.excess(self.shared_bytes) if self._gpu is not None else None
+
+    def _end(self) -> Charge:
+        """Return how a process ended that does not answer any more."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=2)
+        status = self._process.poll()
+        self.kill()
+        if status is None:
+            return Charge(Refusal.HUNG, "it does not read what it is asked")
+        tail = self._printed()
+        last = f": {tail.splitlines()[-1][:200]}" if tail else ""
+        if status < 0:
+            return Charge(Refusal.CRASHED, f"its process was ended by {signal.Signals(-status).name}{last}")
+        return Charge(Refusal.CRASHED, f"its process ended with status {status}{last}")
+
+    def _printed(self) -> str:
+        """Return the end of what the process has printed."""
+        with suppress(OSError):
+            return (self.folder / "output").read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+        return ""
+
+    def kill(self) -> None:
+        """End the process and all that it has started."""
+        # The number of one that was waited for may be another's by now.
+        for one in reversed(family(self.pid)) if self._process.returncode is None else ():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(one, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        self._link.close()
+
+    def close(self) -> None:
+        """End the process and remove its files."""
+        self.kill()
+        self._output.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _over(text: str) -> Charge:
+    return Charge(Refusal.OVER_MEMORY, text)

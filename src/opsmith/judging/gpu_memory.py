@@ -1,0 +1,52 @@
+"""Bounds what a candidate takes of a GPU's memory, as far as that can be done from another process.
+
+Inside its process the allocator of PyTorch is given a limit, which ends an honest candidate with an exception; what calls
+CUDA itself is not held by it. From here the memory in use on the whole GPU is watched. The driver tells no process what
+another one has where they have namespaces of their own, so what other programs take meanwhile counts as the candidate's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
+
+__all__ = ["COPIES", "GpuMemory", "used_by_others_bytes", "usual_limit_bytes"]
+
+# Without a limit of one's own a candidate has so much of the card: the reference runs beside it.
+_SHARE = 0.5
+# The inputs lie there up to three times: as they are, at another place, and a copy that arrives late.
+COPIES = 3
+# The judge loads kernels at their first calls, the driver what it needs, and the next candidate's process may start.
+_SLACK_BYTES = 1 << 30
+
+
+class GpuMemory:
+    """The memory of the current GPU as it is when a candidate's process has started CUDA, and what may come to it."""
+
+    def __init__(self, most_bytes: int, used_bytes: Callable[[], int] | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._used_bytes = used_bytes or used_by_others_bytes
+        self._before = self._used_bytes()
+
+    def excess(self, inputs_bytes: int) -> Charge | None:
+        """Return the charge where more is in use than a candidate with inputs and results of a size may have."""
+        taken = self._used_bytes() - self._before
+        if taken <= self._most_bytes + COPIES * inputs_bytes + _SLACK_BYTES:
+            return None
+        text = f"{taken >> 20} MiB more of the GPU's memory are in use, and it may take {self._most_bytes >> 20}"
+        return Charge(Refusal.OVER_MEMORY, f"{text} beside its inputs and results")
+
+
+def used_by_others_bytes() -> int:
+    """Return what is in use on the current GPU beside this process's tensors."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
+
+
+def usual_limit_bytes() -> int:
+    """Return what a candidate may take of the current GPU where nobody says how much."""
+    return int(_SHARE * torch.cuda.mem_get_info()[1])
