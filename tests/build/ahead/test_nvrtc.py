@@ -140,7 +140,19 @@ def test_a_declaration_that_the_preprocessor_hides_is_not_believed(
 
 def test_flags_are_nvrtc_s(defined: Callable[[str], Definition], tmp_path: Path) -> None:
     definition = defined(_KERNEL.replace("FACTOR", "FLAG"))
-    for flag, words in (("-DFLAG=3", ""), ("--bogus", "unrecognized option --bogus")):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "flag.cuh").write_text("#define FLAG 3\n")
+    for flag, words in (
+        ("-DFLAG=3", ""),
+        ("--bogus", "unrecognized option --bogus"),
+        (
+            "--pre-include=flag.cuh",
+            "tripled.cu(1): error: the flag --pre-include=flag.cuh reads a header before the file",
+        ),
+        ("-Ielsewhere", ""),
+    ):
+        if flag.startswith("-I"):
+            (tmp_path / "tripled.cu").write_text(f"#include <flag.cuh>\n{(tmp_path / 'tripled.cu').read_text()}")
         kernel = replace(definition.kernels["cuda"], flags=(flag,))
         flagged = replace(definition, kernels={"cuda": kernel})
         plan = _kernels_plan(flagged)
@@ -149,6 +161,8 @@ def test_flags_are_nvrtc_s(defined: Callable[[str], Definition], tmp_path: Path)
         output = run_steps(plan, folder, jobs=2)
         assert (output is None) is (words == "")
         assert words in (output or "")
+    # What is read from such a folder is known.
+    assert "elsewhere/flag.cuh" in (folder / "tripled.nvrtc.json.d").read_text()
 
 
 def test_edits_of_what_a_kernel_includes(defined: Callable[[str], Definition], tmp_path: Path) -> None:
