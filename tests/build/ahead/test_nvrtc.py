@@ -19,11 +19,13 @@ from opsmith.build.diagnose import explain_failure, explain_signature
 from opsmith.build.ninja import run_steps
 from opsmith.build.plan import Plan
 from opsmith.build.prepare import prepare
+from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import ToolchainError
 from opsmith.runtime.define import define
 from opsmith.runtime.options import OpOptions
 from opsmith.spec.definition import Definition, Group
 from opsmith.store import Store
+from opsmith.toolchain import nvrtc
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -184,6 +186,20 @@ def test_edits_of_what_a_kernel_includes(defined: Callable[[str], Definition], t
     assert build() != first
     (tmp_path / "deeper" / "factor.cuh").write_text("#define FACTOR 3\n")
     assert build() == first
+
+
+def test_a_note_of_an_earlier_process_is_for_the_same_nvrtc(
+    defined: Callable[[str], Definition], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition, store = defined(_KERNEL), Store(tmp_path / "store")
+    made = prepare(_group(definition), ("cuda",), archs="9.0", strict=True)
+    artifact = obtain_artifact(made.plan, made.toolchain, made.target, store)
+    note_shortcut(store, "module", [definition], ["cuda"], artifact, made.plan.roots)
+    found = find_by_shortcut(store, "module", [definition], ["cuda"])
+    assert found is not None
+    assert found.manifest.sha256 == artifact.manifest.sha256
+    monkeypatch.setattr(nvrtc, "_choose", lambda fit: tmp_path / "libnvrtc.so.14")
+    assert find_by_shortcut(store, "module", [definition], ["cuda"]) is None
 
 
 def test_a_library_is_the_same_from_every_folder(defined: Callable[[str], Definition], tmp_path: Path) -> None:
