@@ -210,6 +210,16 @@ def test_shared_memory_of_the_launch(small: ModuleType, columns: int) -> None:
     torch.testing.assert_close(small.turned(x.t()[:200].t()), x[:, :200].flip(1), rtol=0, atol=0)
 
 
+def test_shared_memory_in_a_graph(small: ModuleType) -> None:
+    graph, x = torch.cuda.CUDAGraph(), torch.randn(3, 15_000, device="cuda")
+    with torch.cuda.graph(graph):
+        y = small.turned(x)
+    x.normal_()
+    graph.replay()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(y, x.flip(1), rtol=0, atol=0)
+
+
 def test_more_shared_memory_than_the_gpu_has_is_refused(small: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="asks for 4000000 bytes of dynamic shared memory"):
         small.turned(torch.randn(1, 1_000_000, device="cuda"))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from opsmith.errors import DefinitionError
-from opsmith.spec.launch import Launch, parse_block_launch, parse_launch
+from opsmith.spec.block_launch import parse_block_launch
+from opsmith.spec.launch import Launch, parse_launch
 
 
 def _parse(grid: object, configs: Any = None, **shared: Any) -> Launch:
@@ -131,3 +132,5 @@ def test_what_is_no_block_is_refused(block: Any, shared: Any, constants: dict[st
 def test_a_block_of_a_configuration_is_computed() -> None:
     with pytest.raises(DefinitionError, match="block cannot be part of a configuration"):
         parse_block_launch("op: kernel.cu", "N", 1, 0, [{"block": 64}], {})
+    with pytest.raises(DefinitionError, match="configs= is a list of configurations"):
+        parse_block_launch("op: kernel.cu", "N", 1, 0, {"BLOCK": 64}, {})  # type: ignore[arg-type]

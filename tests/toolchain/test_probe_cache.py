@@ -182,3 +182,14 @@ def test_answers_that_others_could_have_written_do_not_count(machine, tmp_path):
     ProbeCache(file).ask(program, "-v")
     assert machine.started == ["tool -v"] * 2
     assert file.stat().st_mode & 0o022 == 0
+
+
+def test_a_program_that_is_gone_does_not_count(machine, tmp_path):
+    gone, here = machine.put("gone", "1.0"), machine.put("here", "2.0")
+    other = machine.put("other")
+    file = tmp_path / "v1/probes.json"
+    ProbeCache(file).ask(gone, "-v", depends_on=lambda _: (other,))
+    ProbeCache(file).ask(here, "-v")
+    assert {*ProbeCache(file).stamps()} == {str(path.resolve()) for path in (gone, here, other)}
+    gone.unlink()
+    assert [*ProbeCache(file).stamps()] == [str(here.resolve())]

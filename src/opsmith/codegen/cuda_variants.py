@@ -30,7 +30,8 @@ def find_cuda_variants(definition: Definition, function: CudaFunction) -> Varian
 def cuda_request_text(variants: Variants, function: CudaFunction) -> str:
     """Return what the compile step (build/ahead/compile_kernels) reads: a line for each kernel.
 
-    `check` follows the user's file: it holds what was read of the function against what the compiler sees of it.
+    `declared` follows the user's file: what was read of the function, which is held against what the compiler sees of it.
+    Messages about that are at the place `mark`.
     """
     definition = variants.definition
     kernel = definition.kernels["cuda"]
@@ -38,14 +39,15 @@ def cuda_request_text(variants: Variants, function: CudaFunction) -> str:
         "operator": definition.name,
         "file": os.path.relpath(kernel.sources[0], definition.root),
         "flags": list(kernel.flags),
-        "check": _check(definition, function),
+        "mark": f"{SIGNATURE_MARK}{definition.name}",
+        "declared": _declared(definition, function),
     }
     lines = [json.dumps(line) for line in _kernels(variants, function)]
     return json.dumps(head)[:-1] + ',\n"kernels": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def _kernels(variants: Variants, function: CudaFunction) -> Iterator[dict[str, object]]:
-    """Yield the C++ name of each kernel, an expression that tells whether its type is the one that was read, and words."""
+    """Yield the C++ name of each kernel, and that of its type as it was read."""
     definition = variants.definition
     entry = f"::{definition.kernels['cuda'].entry.removeprefix('::')}"
     for dtypes, choice, config, special in itertools.product(
@@ -62,23 +64,17 @@ def _kernels(variants: Variants, function: CudaFunction) -> Iterator[dict[str, o
         classes = [types[each.name] for each in function.template if each.type == "class"]
         yield {
             "name": f"{entry}{_template_arguments(words)}",
-            "check": f"{_namespace(entry)}opsmith_declared{_template_arguments(classes)}",
-            "words": ", ".join(f"{name} = {word}" for name, word in zip(names, words, strict=True)),
+            "type": f"{_namespace(entry)}opsmith_declared{_template_arguments(classes)}",
         }
 
 
-def _check(definition: Definition, function: CudaFunction) -> str:
+def _declared(definition: Definition, function: CudaFunction) -> str:
     """Return the declaration of `opsmith_declared`, the function's type as it was read, in the function's namespace."""
     classes = [f"class {each.name}" for each in function.template if each.type == "class"]
     head = f"template <{', '.join(classes)}> " if classes else ""
     namespace = definition.kernels["cuda"].entry.removeprefix("::").rpartition("::")[0]
     declared = f"{head}using opsmith_declared = void (*)({function.list});"
-    return "\n".join(
-        [
-            f'#line 1 "{SIGNATURE_MARK}{definition.name}"',
-            f"namespace {namespace} {{ {declared} }}" if namespace else declared,
-        ]
-    )
+    return f"namespace {namespace} {{ {declared} }}" if namespace else declared
 
 
 def _namespace(entry: str) -> str:

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 from opsmith.codegen.cpp import instance_parameters, string_literal, symbol
 from opsmith.codegen.variants import Variants
+from opsmith.spec.block_launch import BlockLaunch
 from opsmith.spec.definition import Definition
 from opsmith.spec.dtypes import DType
 from opsmith.spec.kernel_arguments import KernelArgument
-from opsmith.spec.launch import BlockLaunch, Constant, Launch
+from opsmith.spec.launch import Constant, Launch
 from opsmith.spec.quantities import Quantity, quantities, tensors_of
 from opsmith.spec.signature import Signature
 

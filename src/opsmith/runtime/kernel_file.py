@@ -157,10 +157,13 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
 
 
 def _parse(where: str, given: KernelFile) -> Launch:
-    from opsmith.spec.launch import parse_block_launch, parse_launch  # not needed by kernels that launch themselves
-
     found = given.launch
     assert found is not None
+    # Not needed by kernels that launch themselves.
     if given.style == "triton":
+        from opsmith.spec.launch import parse_launch
+
         return parse_launch(where, found.grid, found.configs, found.constants)
+    from opsmith.spec.block_launch import parse_block_launch
+
     return parse_block_launch(where, found.grid, found.block, found.shared, found.configs, found.constants)

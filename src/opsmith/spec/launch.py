@@ -3,10 +3,6 @@
     grid="cdiv(M, BLOCK_M), B"         up to three sizes of the grid, over the sizes of a call and the constants
     configs=[{"BLOCK_M": 64, "num_warps": 4, "when": "M <= 4096"}, {"BLOCK_M": 128, "num_warps": 8}]
 
-Triton decides how many threads a block has; a kernel in CUDA C++ has a launch that says it:
-
-    block="BLOCK // 4, 4", shared="4 * BLOCK"      threads along up to three axes, bytes of dynamic shared memory
-
 Expressions are a dimension's arithmetic (`spec/dims.py`) and `cdiv(a, b)`, the quotient rounded up. The binding evaluates
 them in C++; the interpreter on the CPU evaluates them in Python.
 """
@@ -23,7 +19,7 @@ from typing import Any
 from opsmith.errors import DefinitionError
 from opsmith.spec.dims import Expression, parse_expression
 
-__all__ = ["BlockLaunch", "Condition", "Config", "Constant", "Launch", "parse_block_launch", "parse_launch"]
+__all__ = ["Condition", "Config", "Constant", "Launch", "parse_launch", "parse_number", "split_sizes"]
 
 # What a kernel may have as a compile-time constant.
 Constant = int | float | bool | str
@@ -94,7 +90,7 @@ class Launch:
     @cached_property
     def axes(self) -> tuple[Expression, ...]:
         """The sizes of the grid, one to three."""
-        return tuple(_parse(text, "grid") for text in self.grid)
+        return tuple(parse_number(text, "grid") for text in self.grid)
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -120,60 +116,6 @@ class Launch:
         sizes = [axis.evaluate({**values, **config.numbers}) for axis in self.axes]
         x, y, z = [*sizes, 1, 1][:_MOST_AXES]
         return x, y, z
-
-
-@dataclass(frozen=True)
-class BlockLaunch(Launch):
-    """How a kernel is launched that does not bring the size of its blocks along, and may want shared memory in bytes."""
-
-    block: tuple[str, ...] = ("1",)
-    shared: str = "0"
-
-    @cached_property
-    def threads(self) -> tuple[Expression, ...]:
-        """The threads of a block, along one to three axes."""
-        return tuple(_parse(text, "block") for text in self.block)
-
-    @cached_property
-    def shared_bytes(self) -> Expression:
-        """The bytes of dynamic shared memory of a block."""
-        return _parse(self.shared, "shared")
-
-    @property
-    def expressions(self) -> tuple[Expression, ...]:
-        """All that is computed for a launch."""
-        return (*self.axes, *self.threads, self.shared_bytes)
-
-
-def parse_block_launch(
-    where: str,
-    grid: object,
-    block: object,
-    shared: object,
-    configs: Sequence[Mapping[str, Any]] | None,
-    constants: Mapping[str, Any],
-) -> BlockLaunch:
-    """Return a launch as `opsmith.kernel` takes it; `constants` is what every configuration has.
-
-    Raises DefinitionError, which names `where`, for what is not one.
-    """
-    for config in configs or ():
-        for name in {"block", "shared"} & config.keys():
-            raise DefinitionError(
-                f'{where}: {name} cannot be part of a configuration; compute it of a constant that is: {name}="BLOCK"'
-            )
-    launch = parse_launch(where, grid, configs, constants, options=())
-    for name, value in (pair for config in launch.configs for pair in config.constants):
-        if not isinstance(value, int):
-            raise DefinitionError(
-                f"{where}: the constant {name} is {value!r:.60}; a constant of a CUDA kernel is a template parameter, an "
-                "int or a bool. Others are macros: flags=[...]"
-            )
-    threads = _texts(where, "block", block)
-    (size,) = _texts(where, "shared", shared, most=1)
-    for name, text in (*(("block", text) for text in threads), ("shared", size)):
-        _parse(text, f"{where}: {name}")
-    return BlockLaunch(launch.grid, launch.configs, threads, size)
 
 
 def parse_launch(
@@ -207,13 +149,13 @@ def parse_launch(
                 f"{where}: the configuration {index} has no condition, so those after it are never taken. Give it one: "
                 '{..., "when": "N <= 1024"}'
             )
-    texts = _texts(where, "grid", grid)
+    texts = split_sizes(where, "grid", grid)
     for text in texts:
-        _parse(text, f"{where}: grid")
+        parse_number(text, f"{where}: grid")
     return Launch(texts, parsed)
 
 
-def _texts(where: str, name: str, given: object, most: int = _MOST_AXES) -> tuple[str, ...]:
+def split_sizes(where: str, name: str, given: object, most: int = _MOST_AXES) -> tuple[str, ...]:
     """Return the sizes of a grid or a block, each as it is written."""
     if isinstance(given, str):
         try:
@@ -256,7 +198,7 @@ def _parse_config(where: str, given: Mapping[str, Any], option_names: tuple[str,
     return Config(tuple(sorted(constants.items())), tuple(sorted(options.items())), condition)
 
 
-def _parse(text: str, where: str) -> Expression:
+def parse_number(text: str, where: str) -> Expression:
     """Parse one size of the grid or one side of a comparison, where cdiv may be called."""
     try:
         tree = ast.parse(text, mode="eval").body
@@ -296,7 +238,7 @@ def _parse_condition(where: str, text: object) -> Condition:
             f'{where}: when={text!r} is not a condition; compare sizes, such as "N <= 1024 and M > 1"'
         )
     for leaf in _leaves(tree):
-        _parse(ast.unparse(leaf), f"{where}: when")
+        parse_number(ast.unparse(leaf), f"{where}: when")
     return Condition(text, tree)
 
 
@@ -324,7 +266,7 @@ def _leaves(tree: ast.expr) -> list[ast.expr]:
 
 
 def _expression(tree: ast.expr) -> Expression:
-    return _parse(ast.unparse(tree), "when")
+    return parse_number(ast.unparse(tree), "when")
 
 
 def _holds(tree: ast.expr, values: Mapping[str, int]) -> bool:

@@ -120,8 +120,8 @@ def _folders() -> Iterator[Path]:
 def _includes(library: Path) -> Iterator[Path]:
     """Yield the folders with the headers of CUDA that belong to a library: of its wheel or its toolkit."""
     root = library.parent.parent
-    # The wheels of CUDA 12 have the headers of the runtime in another folder.
-    for folder in (root / "include", root.parent / "cuda_runtime" / "include", root.parent.parent / "include"):
+    # The wheels of CUDA 12 have the headers of the runtime in another folder; Debian's are in /usr/include.
+    for folder in (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "include"):
         if (folder / "cuda_fp16.h").is_file():
             yield folder
             if (folder / "cccl").is_dir():

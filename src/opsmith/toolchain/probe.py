@@ -66,9 +66,13 @@ class ProbeCache:
         return answer
 
     def stamps(self) -> _Stamps:
-        """Return the version of every file that a known answer depends on, by its real path."""
+        """Return the version of every file that an answer depends on which still holds, by its real path.
+
+        Others are asked again before anything relies on them: a program that is gone does not count.
+        """
         with self._lock:
-            return {path: stamp for entry in self._known().values() for path, stamp in entry["stamps"].items()}
+            known = [entry["stamps"] for entry in self._known().values()]
+        return {path: stamp for entry in known if _stamps(map(Path, entry)) == entry for path, stamp in entry.items()}
 
     def _known(self) -> dict[str, Any]:
         if self._answers is None:
@@ -140,6 +144,6 @@ def _stamps(paths: Iterable[Path]) -> _Stamps | None:
             real = path.resolve()
             status = real.stat()
             stamps[str(real)] = [status.st_size, status.st_mtime_ns, status.st_ino]
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a damaged file of answers can name what no path can be
         return None
     return stamps

@@ -179,6 +179,16 @@ def test_gpu_gets_the_image_that_serves_it(rows_launcher: Launcher) -> None:
     assert "neither machine code for this GPU, of compute capability 12.0" in str(text)
 
 
+def test_kernels_of_one_image_are_loaded_once_for_each_gpu(rows_launcher: Launcher) -> None:
+    counts = []
+    for gpu, n in ((30, 64), (30, 160), (30, 64), (31, 160)):
+        rows_launcher.driver.fake_gpu(gpu, 9, 0, 232448)
+        records = _call(rows_launcher, n=n).records
+        counts.append((records.count("load "), records.count("function ")))
+    rows_launcher.driver.fake_gpu(0, 9, 0, 232448)
+    assert counts == [(1, 1), (0, 1), (0, 0), (1, 1)]
+
+
 def test_errors_have_cuda_s_name(rows_launcher: Launcher) -> None:
     rows_launcher.driver.fake_clear(7)
     rows_launcher.driver.fake_fail(b"cuLaunchKernel", 700)

@@ -19,11 +19,13 @@ from opsmith.build.diagnose import explain_failure, explain_signature
 from opsmith.build.ninja import run_steps
 from opsmith.build.plan import Plan
 from opsmith.build.prepare import prepare
+from opsmith.build.shortcut import find_by_shortcut, note_shortcut
 from opsmith.errors import ToolchainError
 from opsmith.runtime.define import define
 from opsmith.runtime.options import OpOptions
 from opsmith.spec.definition import Definition, Group
 from opsmith.store import Store
+from opsmith.toolchain import nvrtc
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -140,7 +142,19 @@ def test_a_declaration_that_the_preprocessor_hides_is_not_believed(
 
 def test_flags_are_nvrtc_s(defined: Callable[[str], Definition], tmp_path: Path) -> None:
     definition = defined(_KERNEL.replace("FACTOR", "FLAG"))
-    for flag, words in (("-DFLAG=3", ""), ("--bogus", "unrecognized option --bogus")):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "flag.cuh").write_text("#define FLAG 3\n")
+    for flag, words in (
+        ("-DFLAG=3", ""),
+        ("--bogus", "unrecognized option --bogus"),
+        (
+            "--pre-include=flag.cuh",
+            "tripled.cu(1): error: the flag --pre-include=flag.cuh reads a header before the file",
+        ),
+        ("-Ielsewhere", ""),
+    ):
+        if flag.startswith("-I"):
+            (tmp_path / "tripled.cu").write_text(f"#include <flag.cuh>\n{(tmp_path / 'tripled.cu').read_text()}")
         kernel = replace(definition.kernels["cuda"], flags=(flag,))
         flagged = replace(definition, kernels={"cuda": kernel})
         plan = _kernels_plan(flagged)
@@ -149,6 +163,8 @@ def test_flags_are_nvrtc_s(defined: Callable[[str], Definition], tmp_path: Path)
         output = run_steps(plan, folder, jobs=2)
         assert (output is None) is (words == "")
         assert words in (output or "")
+    # What is read from such a folder is known.
+    assert "elsewhere/flag.cuh" in (folder / "tripled.nvrtc.json.d").read_text()
 
 
 def test_edits_of_what_a_kernel_includes(defined: Callable[[str], Definition], tmp_path: Path) -> None:
@@ -170,6 +186,20 @@ def test_edits_of_what_a_kernel_includes(defined: Callable[[str], Definition], t
     assert build() != first
     (tmp_path / "deeper" / "factor.cuh").write_text("#define FACTOR 3\n")
     assert build() == first
+
+
+def test_a_note_of_an_earlier_process_is_for_the_same_nvrtc(
+    defined: Callable[[str], Definition], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition, store = defined(_KERNEL), Store(tmp_path / "store")
+    made = prepare(_group(definition), ("cuda",), archs="9.0", strict=True)
+    artifact = obtain_artifact(made.plan, made.toolchain, made.target, store)
+    note_shortcut(store, "module", [definition], ["cuda"], artifact, made.plan.roots)
+    found = find_by_shortcut(store, "module", [definition], ["cuda"])
+    assert found is not None
+    assert found.manifest.sha256 == artifact.manifest.sha256
+    monkeypatch.setattr(nvrtc, "_choose", lambda fit: tmp_path / "libnvrtc.so.14")
+    assert find_by_shortcut(store, "module", [definition], ["cuda"]) is None
 
 
 def test_a_library_is_the_same_from_every_folder(defined: Callable[[str], Definition], tmp_path: Path) -> None:

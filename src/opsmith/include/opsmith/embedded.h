@@ -107,6 +107,39 @@ class Relaxed {
   int mode_ = relaxed_capture;
 };
 
+// The modules of this library that are loaded: several kernels may be in one. Used under the lock.
+class Modules {
+ public:
+  static Modules& get() {
+    static Modules modules;
+    return modules;
+  }
+
+  void* find(const void* data, int device) const {
+    for (int index = 0; index < count_; ++index) {
+      const Entry& entry = entries_[index];
+      if (entry.data == data && entry.device == device) return entry.module;
+    }
+    return nullptr;
+  }
+
+  // One for which there is no room is loaded again by the next of its kernels, which does no harm.
+  void add(const void* data, int device, void* module) {
+    if (count_ < most) entries_[count_++] = {data, device, module};
+  }
+
+ private:
+  struct Entry {
+    const void* data;
+    int device;
+    void* module;
+  };
+  static constexpr int most = 256;
+
+  int count_ = 0;
+  Entry entries_[most];
+};
+
 // The number of the current GPU. A thread that has not used CUDA yet has none: it gets that of the data.
 inline int current_device(const Driver& driver, const char* op, const void* data) {
   void* context = nullptr;
@@ -158,8 +191,11 @@ inline const Image* best_image(const Kernel& kernel, int arch) {
     fail(op, "(): the kernel ", image->name, " needs ", image->shared_bytes, " bytes of shared memory, and GPU ",
          device, " has ", limit, ". Make its blocks smaller, or give it less num_stages");
   }
-  void *module = nullptr, *function = nullptr;
-  driver.check(driver.load(&module, image->data), op, "when a kernel was loaded");
+  void *module = Modules::get().find(image->data, device), *function = nullptr;
+  if (module == nullptr) {
+    driver.check(driver.load(&module, image->data), op, "when a kernel was loaded");
+    Modules::get().add(image->data, device, module);
+  }
   driver.check(driver.function(&function, module, image->name), op, "when a kernel was looked up");
   if (image->shared_bytes > unasked_shared_bytes) {
     driver.check(driver.set_function(function, dynamic_shared_bytes, image->shared_bytes), op,
