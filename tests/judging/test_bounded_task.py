@@ -102,10 +102,11 @@ def test_a_reference_that_hangs_refuses_the_task(tmp_path: Path) -> None:
         return torch.relu(x)
 
     begun_s = time.monotonic()
-    judgement = of_task(tmp_path, reference, load_seconds=2.0)
+    judgement = of_task(tmp_path, reference, load_seconds=2.0, operator=True)
     assert time.monotonic() - begun_s < 30
     assert [charge.refusal for charge in judgement.task_charges] == [Refusal.SLOW_REFERENCE]
     assert judgement.as_posed.state == "not judged"
+    assert judgement.as_operator == judgement.as_posed
     assert not judgement.ok
 
 

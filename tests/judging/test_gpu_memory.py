@@ -16,13 +16,13 @@ def test_only_what_comes_to_it_counts() -> None:
     used = [5000 * MIB]
     memory = GpuMemory(1000 * MIB, lambda: used[0])
     assert memory.excess(0) is None
-    used[0] += 1200 * MIB  # what the driver and the judge take beside it
+    used[0] += 1900 * MIB  # what the driver, the judge and the next process take beside it
     assert memory.excess(0) is None
     used[0] += 400 * MIB
     charge = memory.excess(0)
     assert charge is not None
     assert charge.refusal is Refusal.OVER_MEMORY
-    assert charge.message.startswith("1600 MiB more of the GPU's memory are in use, and it may take 1000")
+    assert charge.message.startswith("2300 MiB more of the GPU's memory are in use, and it may take 1000")
     # Inputs are the judge's, and lie there more than once.
     assert memory.excess(200 * MIB) is None
 

@@ -23,8 +23,9 @@ def judge(task: Any, candidate: str | Path, options: JudgeOptions) -> Judgement:
     a gpu-mode reference, or of a FlashInfer-Bench definition. `candidate` is a file, or a folder with a main.py. It is
     never imported here.
 
-    Nothing is raised for what the candidate does; ask `judgement.ok`. Raises ArgumentError for a task or a candidate that
-    is not there, and for a GPU where there is none.
+    Nothing is raised for what the candidate does; ask `judgement.ok`. A task whose reference raises, or does not return in
+    time, is refused in `judgement.task_charges`; in another thread than the main one, its calls end first. Raises
+    ArgumentError for a task or a candidate that is not there, and for a GPU where there is none.
     """
     posed = load_task(task, examples=options.examples, seconds=options.load_seconds)
     return run_judge(posed, read_candidate(candidate), options)

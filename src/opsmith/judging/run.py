@@ -114,7 +114,7 @@ class _Judge:
         self.cell: Cell | None = None
         self.seed = options.seed if options.seed is not None else secrets.randbits(31)
         self.begun_s = time.perf_counter()
-        self.found = _Found()
+        self.found = _Found(operator=_NOT_CALLED if options.operator else _NOT_ASKED)
 
     def run(self, process: CandidateProcess | None = None) -> Judgement:
         """Return what was found; a process that was started before ends with this."""
