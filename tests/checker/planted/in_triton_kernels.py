@@ -197,11 +197,8 @@ def narrow_offset(x, y, N, x_stride_0, x_stride_1, BLOCK: tl.constexpr, PLANTED:
     """Doubles a matrix; a row's offset has 32 bits."""
     row = tl.program_id(0)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    if PLANTED:
-        of_row, along = row * x_stride_0.to(tl.int32), columns * x_stride_1.to(tl.int32)
-    else:
-        of_row, along = row.to(tl.int64) * x_stride_0, columns.to(tl.int64) * x_stride_1
-    values = tl.load(x + of_row + along, columns < N)
+    of_row = row * x_stride_0.to(tl.int32) if PLANTED else row.to(tl.int64) * x_stride_0
+    values = tl.load(x + of_row + columns.to(tl.int64) * x_stride_1, columns < N)
     tl.store(y + row.to(tl.int64) * N + columns, 2 * values, columns < N)
 
 
