@@ -37,8 +37,8 @@ from suite.ways import WAYS  # noqa: E402
 
 RIGHT, MISSED, MISNAMED, BLAMED, BROKEN = "right", "missed", "misnamed", "blamed", "broken"
 _TASKS = _HERE / "tasks"
-# What a candidate may take to build, with PyTorch's headers and on a busy machine.
-_BUILD_S = 300.0
+# What a candidate may take to be imported, and to build with PyTorch's headers on a busy machine.
+_IMPORT_S, _BUILD_S = 60.0, 300.0
 # Beside the time that a judgement may take: for imports and that build.
 _PATIENCE_S = _BUILD_S + 120.0
 _PLAIN_S = 180.0
@@ -70,7 +70,8 @@ def judge_row(row: Row, folder: Path, **options: Any) -> dict[str, Any]:
     """Return the judgement of a candidate as its JSON, made in this process."""
     from opsmith.judging import judge
 
-    found = judge(_TASKS / row.task, written(row, folder), load_seconds=_BUILD_S, **options)
+    load_s = _IMPORT_S if row.needs == CPU else _BUILD_S
+    found = judge(_TASKS / row.task, written(row, folder), load_seconds=load_s, **options)
     return json.loads(found.to_json())
 
 
