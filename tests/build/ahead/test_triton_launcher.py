@@ -148,7 +148,7 @@ def test_first_configuration_whose_condition_holds(rows_launcher: Launcher) -> N
 def test_a_configuration_that_is_there_twice_is_one_kernel(rows_launcher: Launcher) -> None:
     launched = _call(rows_launcher, n=48, stride=48)
     assert launched.kernel["constants"]["BLOCK"] == 128
-    assert launched.threads == 64
+    assert launched.block == (64, 1, 1)
     blocks = [variant["constants"]["BLOCK"] for variant in rows_launcher.request["kernels"]]
     assert blocks.count(128) == blocks.count(64)
 
