@@ -40,13 +40,17 @@ def find_cute_variants(definition: Definition, function: CuteFunction) -> Varian
     return make_variants(definition, arguments, places, advice="as `cutlass.Boolean`")
 
 
-def cute_request_text(variants: Variants, module: str) -> str:
+def cute_request_text(variants: Variants, function: CuteFunction, module: str) -> str:
     """Return what the compile step (build/ahead/compile_kernels) reads: a line for each kernel.
 
     `module` is what the kernel's file is imported as.
     """
-    kernel = variants.definition.kernels["cuda"]
-    head = {"operator": variants.definition.name, "function": kernel.entry, "module": module}
+    head = {
+        "operator": variants.definition.name,
+        "function": function.name,
+        "line": function.line,
+        "module": module,
+    }
     lines = [json.dumps({"arguments": dict(line)}) for line in _kernels(variants)]
     return json.dumps(head)[:-1] + ',\n"kernels": [\n' + ",\n".join(lines) + "\n]}\n"
 

@@ -132,9 +132,10 @@ def _ahead_sources(definitions: list[Definition]) -> Iterator[Source]:
             language, launcher = "triton", generate_triton_launcher(variants)
             request = request_text(variants, kernel_module(definition))
         elif kernel.style == "cute":
-            variants = find_cute_variants(definition, read_cute_function(definition))
+            host_function = read_cute_function(definition)
+            variants = find_cute_variants(definition, host_function)
             language, launcher = "cute", generate_cute_launcher(variants)
-            request = cute_request_text(variants, kernel_module(definition))
+            request = cute_request_text(variants, host_function, kernel_module(definition))
         else:
             function = read_cuda_function(definition)
             variants = find_cuda_variants(definition, function)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection
 from typing import Any
 
+from .cute_errors import cute_error
 from .host_object import adapt, undefined
 from .hosted import HostedImage
 from .importing import error_at_line, import_file, imported_files
@@ -61,7 +62,7 @@ def produce(order: Order) -> Produced:
             try:
                 data = _compile(function, variant["arguments"], image.partition(":")[2], prefix)
             except Exception as error:
-                where = error_at_line(error, _files(order, before))
+                where = cute_error(error, _files(order, before))
                 raise FailureError(f"{where}\n{_describe(order, variant['arguments'], image)}") from None
             arch = image.partition(":")[2]
             images.append(HostedImage(int(arch.rstrip("af")), arch.endswith("a"), prefix, data))
@@ -133,4 +134,4 @@ def _describe(order: Order, arguments: dict[str, dict[str, Any]], image: str) ->
     words = [f"sm_{image.partition(':')[2]}"]
     words += [f"{name}: {given['tensor']}" for name, given in arguments.items() if "tensor" in given]
     words += [f"{name}={given['constant']!r}" for name, given in arguments.items() if "constant" in given]
-    return f"{order.kernel}:1: note: compiled for {', '.join(words)}"
+    return f"{order.kernel}:{order.request['line']}: note: compiled for {', '.join(words)}"
