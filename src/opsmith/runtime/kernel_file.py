@@ -124,8 +124,8 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
     if isinstance(given, str):
         if Path(given.partition(":")[0]).suffix == ".py":
             raise DefinitionError(
-                f"{signature.name}: {given} is Python. A Triton kernel needs a launch: "
-                f'opsmith.triton("{given}", grid="cdiv(n, BLOCK)", BLOCK=1024). One of CuTe DSL launches itself: '
+                f"{signature.name}: {given} is a Triton kernel, which needs a launch: "
+                f'opsmith.triton("{given}", grid="cdiv(n, BLOCK)", BLOCK=1024); or it is one in CuTe DSL: '
                 f'opsmith.cute("{given}")'
             )
         if Path(given.partition(":")[0]).suffix == ".cu" and ":" in given:
