@@ -85,6 +85,33 @@ def rows(
 """
 
 
+_PAIR = """
+import cuda.bindings.driver as cuda
+import cutlass
+from cutlass import cute
+
+
+@cute.kernel
+def first(x: cute.Tensor, y: cute.Tensor):
+    y[0] = x[0]
+
+
+@cute.kernel
+def second(y: cute.Tensor):
+    y[1] = y[0]
+
+
+@cute.jit
+def pair(x: cute.Tensor, y: cute.Tensor, stream: cuda.CUstream):
+    first(x, y).launch(grid=[2, 1, 1], block=[32, 1, 1], cluster=[2, 1, 1], stream=stream)
+    second(y).launch(grid=[3, 4, 5], block=[8, 8, 2], stream=stream, cooperative=True)
+"""
+
+
+def pair(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    return x
+
+
 def rows(
     x: Float[Tensor, "M N"],
     bias: Float[Tensor, "N"] | None,
@@ -226,6 +253,26 @@ def test_an_int_that_does_not_fit(launcher: Launcher) -> None:
     assert message == (
         "rows(): k is 1099511627776, which does not fit into the kernel's 32-bit integer; declare it as cutlass.Int64"
     )
+
+
+def test_launches_of_two_kernels_with_their_attributes(tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(_PAIR)
+    kernel = opsmith.cute(str(tmp_path / "kernels.py:pair"))
+    options = OpOptions(cuda=kernel, outputs="y", namespace="launching_cute", dtypes=(torch.float32,))
+    parameters = {"pair__cuda__float32": ["View<const float, 1>", "View<float, 1>"]}
+    launcher = Launcher(define(pair, options), tmp_path, parameters)
+    launcher.driver.fake_words(2)
+    found = launcher.call("pair__cuda__float32", [4096, 7, 1, 8192, 7, 1], stream=9, arguments=1)
+    assert isinstance(found, Launched), found
+    launches = [line for line in found.records.splitlines() if line.startswith("launch ")]
+    assert "grid 2 1 1 block 32 1 1 shared 0 stream 9 arguments 4096 7" in launches[0]
+    assert "grid 3 4 5 block 8 8 2 shared 0 stream 9 arguments 8192 7" in launches[1]
+    first, _, second = found.records.partition("launched ")
+    # As cuda.h numbers them: 4 is the size of a cluster, 2 whether a launch is cooperative.
+    assert ("attribute 4 2" in first, "attribute 4 2" in second) == (True, False)
+    assert ("attribute 2 1" in first, "attribute 2 1" in second) == (False, True)
+    assert found.records.count("library ") == 1
+    assert found.records.count("function_of_kernel") == 2
 
 
 def test_too_much_shared_memory_is_an_error_and_not_printed(
