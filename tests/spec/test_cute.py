@@ -99,6 +99,7 @@ def test_a_kernel_is_compiled_for_types_choices_and_whether_a_tensor_is_given(
         (", VALUES: cutlass.Constexpr[int]", "", "the launch gives the constant `VALUES`"),
         ("stream:", "x_stride_0: cutlass.Int64, stream:", "a tensor brings its strides along; they are `x.stride`"),
         ("stream:", "other: cute.Tensor, stream:", "`other` is no tensor, size or argument of the definition"),
+        ("VALUES:", "*, VALUES:", "`VALUES` is given by keyword alone"),
         ("stream:", "more: cuda.CUstream, stream:", "it takes several streams, more, stream"),
     ],
 )

@@ -25,6 +25,7 @@ class CuteFunction:
     line: int
     parameters: tuple[CuteParameter, ...]
     is_jit: bool
+    keyword_only: frozenset[str] = frozenset()
 
     @property
     def declaration(self) -> str:
@@ -40,7 +41,8 @@ def find_cute_function(source: str, name: str) -> CuteFunction | None:
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             decorators = [ast.unparse(each).partition("(")[0] for each in node.decorator_list]
             is_jit = any(each in ("jit", "cute.jit", "cutlass.cute.jit") for each in decorators)
-            return CuteFunction(name, node.lineno, tuple(_parameter(each) for each in arguments), is_jit)
+            keyword_only = frozenset(each.arg for each in node.args.kwonlyargs)
+            return CuteFunction(name, node.lineno, tuple(map(_parameter, arguments)), is_jit, keyword_only)
     return None
 
 

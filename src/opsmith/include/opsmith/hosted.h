@@ -139,6 +139,21 @@ inline void check_reported(const Driver& driver, const char* op, int status, con
   driver.check(copy.status != 0 ? copy.status : status, op, what);
 }
 
+// A launch as CUDA's runtime describes it (cudaLaunchConfig_t), and as its driver does (CUlaunchConfig).
+struct RuntimeLaunch {
+  unsigned grid[3], block[3];
+  uint64_t shared_bytes;
+  void* stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+struct DriverLaunch {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+
 // Loads a kernel on a GPU: the driver's library once for all GPUs, its kernels for each.
 [[gnu::cold, gnu::noinline]] inline void load(const Driver& driver, const char* op, HostedKernel& kernel, int device) {
   const Lock lock;
@@ -235,29 +250,15 @@ OPSMITH_HOSTED int opsmith_hosted_cudaFuncSetAttribute(void* kernel, int attribu
   return status != 0 ? status : opsmith_hosted_cudaKernelSetAttributeForDevice(kernel, attribute, value, device);
 }
 
-// A launch as CUDA's runtime describes it; the driver's CUlaunchConfig has unsigned `shared_bytes`.
-struct OpsmithRuntimeLaunch {
-  unsigned grid[3], block[3];
-  uint64_t shared_bytes;
-  void* stream;
-  void* attributes;
-  unsigned attribute_count;
-};
-
-OPSMITH_HOSTED int opsmith_hosted_cudaLaunchKernelEx(const OpsmithRuntimeLaunch* launch, void* kernel,
-                                                     void** arguments) {
+OPSMITH_HOSTED int opsmith_hosted_cudaLaunchKernelEx(const opsmith::embedded::detail::RuntimeLaunch* launch,
+                                                     void* kernel, void** arguments) {
   using namespace opsmith::embedded;
-  struct {
-    unsigned grid[3], block[3], shared_bytes;
-    void* stream;
-    void* attributes;
-    unsigned attribute_count;
-  } config = {{launch->grid[0], launch->grid[1], launch->grid[2]},
-              {launch->block[0], launch->block[1], launch->block[2]},
-              static_cast<unsigned>(launch->shared_bytes),
-              launch->stream,
-              launch->attributes,
-              launch->attribute_count};
+  const detail::DriverLaunch config = {{launch->grid[0], launch->grid[1], launch->grid[2]},
+                                       {launch->block[0], launch->block[1], launch->block[2]},
+                                       static_cast<unsigned>(launch->shared_bytes),
+                                       launch->stream,
+                                       launch->attributes,
+                                       launch->attribute_count};
   constexpr int invalid_value = 1;
   detail::Reported& found = detail::reported();
   // A host function goes on after what it prints.

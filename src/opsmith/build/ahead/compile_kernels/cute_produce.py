@@ -94,8 +94,9 @@ def _compile(function: Any, arguments: dict[str, dict[str, Any]], arch: str, pre
     target = _TARGETS.get(platform.machine())
     if target is None:
         raise RuntimeError(f"CuTe DSL compiles for {' and '.join(_TARGETS)}, and this machine is {platform.machine()}")
-    given = {name: _argument(argument) for name, argument in arguments.items()}
-    compiled = cute.compile(function, **given, options=f"--gpu-arch sm_{arch} --host-target '{target}'")
+    # By position: `options` may be a parameter's name, too.
+    given = [_argument(argument) for argument in arguments.values()]
+    compiled = cute.compile(function, *given, options=f"--gpu-arch sm_{arch} --host-target '{target}'")
     data = compiled.dump_to_object(prefix)
     if missing := sorted({*undefined(data)} - {*_OFFERED} - _OF_C):
         raise RuntimeError(
