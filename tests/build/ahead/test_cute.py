@@ -62,12 +62,14 @@ def tripled(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
 
 
 @pytest.fixture
-def defined(tmp_path: Path) -> Callable[[str], Definition]:
-    def declare(text: str) -> Definition:
-        (tmp_path / "kernel.py").write_text(text)
-        (tmp_path / "helpers_of_cute.py").write_text(_HELPERS)
+def defined(tmp_path: Path) -> Callable[..., Definition]:
+    def declare(text: str, folder: str = ".") -> Definition:
+        place = tmp_path / folder
+        place.mkdir(exist_ok=True)
+        (place / "kernel.py").write_text(text)
+        (place / "helpers_of_cute.py").write_text(_HELPERS)
         options = OpOptions(
-            cuda=opsmith.cute(str(tmp_path / "kernel.py:tripled")),
+            cuda=opsmith.cute(str(place / "kernel.py:tripled")),
             namespace="cute",
             outputs="y",
             dtypes=(torch.float32,),
@@ -108,14 +110,14 @@ def _error(definition: Definition, folder: Path) -> str:
     ],
 )
 def test_errors_are_told_at_the_kernel_s_line(
-    defined: Callable[[str], Definition], tmp_path: Path, old: str, new: str, words: str
+    defined: Callable[..., Definition], tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     assert f"{tmp_path}/{words}" in _error(defined(_KERNEL.replace(old, new)), tmp_path)
 
 
 @needs_cute
 @pytest.mark.compile
-def test_an_error_in_what_a_kernel_calls(defined: Callable[[str], Definition], tmp_path: Path) -> None:
+def test_an_error_in_what_a_kernel_calls(defined: Callable[..., Definition], tmp_path: Path) -> None:
     definition = defined(_KERNEL)
     (tmp_path / "helpers_of_cute.py").write_text(_HELPERS.replace("value * FACTOR", "value + None"))
     text = _error(definition, tmp_path)
@@ -125,7 +127,7 @@ def test_an_error_in_what_a_kernel_calls(defined: Callable[[str], Definition], t
 
 @needs_cute
 @pytest.mark.compile
-def test_edits_of_what_a_kernel_uses(defined: Callable[[str], Definition], tmp_path: Path) -> None:
+def test_edits_of_what_a_kernel_uses(defined: Callable[..., Definition], tmp_path: Path) -> None:
     group = _group(defined(_KERNEL))
     store = Store(tmp_path / "store")
 
@@ -151,15 +153,14 @@ def test_edits_of_what_a_kernel_uses(defined: Callable[[str], Definition], tmp_p
 @needs_cute
 @pytest.mark.compile
 def test_a_library_is_the_same_from_every_folder_and_whatever_the_settings(
-    defined: Callable[[str], Definition], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    defined: Callable[..., Definition], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = _group(defined(_KERNEL))
     digests = set()
     for name, setting in (("one", "0"), ("another", "1")):
         monkeypatch.setenv("CUTE_DSL_LINEINFO", setting)
         monkeypatch.setenv("CUTE_DSL_ARCH", "sm_80")
-        made = prepare(group, ("cuda",), archs="9.0", strict=True)
-        artifact = obtain_artifact(made.plan, made.toolchain, made.target, Store(tmp_path / name))
+        made = prepare(_group(defined(_KERNEL, name)), ("cuda",), archs="9.0", strict=True)
+        artifact = obtain_artifact(made.plan, made.toolchain, made.target, Store(tmp_path / f"store {name}"))
         digests.add(artifact.manifest.sha256)
     assert len(digests) == 1
 
