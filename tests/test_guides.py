@@ -25,6 +25,7 @@ PAGES = (
     "native-kernels",
     "triton",
     "nvrtc",
+    "cute",
     pytest.param(
         "from-cpp-extension", marks=pytest.mark.nightly("builds against torch's C++ headers; the drop-in's tests do")
     ),

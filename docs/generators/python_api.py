@@ -22,7 +22,7 @@ Every public name of `opsmith`. Names are imported on first use, so `import opsm
 
 # Section -> names; what the package exports and no section names comes at the end.
 _SECTIONS = {
-    "Declaring operators": ("op", "view", "native", "triton", "kernel", "Operator", "scriptable"),
+    "Declaring operators": ("op", "view", "native", "triton", "kernel", "cute", "Operator", "scriptable"),
     "Judging operators": ("check", "bench", "judge", "profile", "mutate"),
     "Building existing code": ("load", "load_inline"),
 }

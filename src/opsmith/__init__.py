@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opsmith.judging.api import judge
     from opsmith.profiler.api import profile
     from opsmith.runtime.declare import op
-    from opsmith.runtime.kernel_file import kernel, native, triton, view
+    from opsmith.runtime.kernel_file import cute, kernel, native, triton, view
     from opsmith.runtime.operator import Operator
     from opsmith.runtime.torchscript import scriptable
 
@@ -28,6 +28,7 @@ __all__ = [
     "__version__",
     "bench",
     "check",
+    "cute",
     "errors",
     "judge",
     "kernel",
@@ -71,6 +72,7 @@ __getattr__ = lazy_names(
         "Operator": "runtime.operator",
         "bench": "benchmark.api",
         "check": "checker.api",
+        "cute": "runtime.kernel_file",
         "judge": "judging.api",
         "kernel": "runtime.kernel_file",
         "load": "cpp_extension.jit",

@@ -160,6 +160,6 @@ def test_kernels_that_kernel_builder_does_not_compile(tmp_path: Path) -> None:
     )
     (group,) = discover(str(tmp_path / "hub_ahead.py"))
     with pytest.raises(
-        DefinitionError, match=r"has kernels of opsmith\.triton or opsmith\.kernel, which kernel-builder"
+        DefinitionError, match=r"has kernels of opsmith\.triton, opsmith\.kernel or opsmith\.cute, which kernel-builder"
     ):
         write_hub(group, tmp_path)

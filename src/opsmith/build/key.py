@@ -28,7 +28,7 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         inputs[f"command {step.output}"] = digest(*_portable_command(step.argv, plan.roots, toolchain))
     for role, identity in toolchain.compilers.items():
         inputs[f"compiler {role}"] = digest(identity)
-    if toolchain.triton is not None or toolchain.nvrtc is not None:
+    if toolchain.compiles_ahead:
         inputs["kernel compiler"] = digest(*map(digest_file, sorted(COMPILER.rglob("*.py"))))
     if asks_for_native(word for step in plan.steps for word in step.argv):
         inputs["processor"] = digest(processor_identity())
@@ -62,7 +62,7 @@ def _portable_command(argv: tuple[str, ...], roots: Mapping[str, Path], toolchai
     """Return a command without the places where its tools and folders happen to lie on this machine."""
     folders = dict(roots)
     tools = {"host": toolchain.host.path}
-    if toolchain.triton is not None or toolchain.nvrtc is not None:
+    if toolchain.compiles_ahead:
         tools |= {"python": Path(sys.executable), "kernel compiler": COMPILER}
     if toolchain.nvrtc is not None:
         tools["nvrtc"] = toolchain.nvrtc.library

@@ -90,7 +90,7 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
     output = f"{source.name}.o"
     depfile = f"{source.name}.d"
     shown = ", ".join(file.name for file in source.users) or source.name
-    if source.language in ("triton", "nvrtc"):
+    if source.language in ("triton", "nvrtc", "cute"):
         host = (*_host_command(extension, toolchain), "-O1", f"-I{INCLUDE_DIR}")
         argv = ahead_command(source, extension, toolchain, target.cuda_archs, host)
         return Step(shown, argv, (name,), output, depfile, source.users)

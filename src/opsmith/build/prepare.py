@@ -15,7 +15,7 @@ from opsmith.spec.definition import AHEAD, Device, Group
 __all__ = ["Prepared", "prepare"]
 
 # What messages call the kernels that are compiled ahead.
-_KINDS = {"triton": "Triton", "nvrtc": "opsmith.kernel"}
+_KINDS = {"triton": "Triton", "nvrtc": "opsmith.kernel", "cute": "CuTe"}
 
 
 def prepare(

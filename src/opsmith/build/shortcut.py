@@ -47,6 +47,10 @@ def _request(module: str, definitions: Sequence[Definition], devices: Sequence[D
         from opsmith.toolchain.triton import triton_version
 
         kernels.append(f"Triton {triton_version()}")
+    if "cute" in styles:
+        from opsmith.toolchain.cute import cute_identity
+
+        kernels.append(str(cute_identity()))
     if "nvrtc" in styles:
         from opsmith.toolchain.nvrtc import nvrtc_note
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opsmith import _env
-from opsmith.build.ahead.step import triton_archs
+from opsmith.build.ahead.step import cute_archs, triton_archs
 from opsmith.build.plan import Plan, Target
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain
@@ -46,7 +46,7 @@ def choose_toolchain(
 
     For a torch without GPU, `archs` decide: hipcc compiles for gfx90a. `cuda` ("12", "12.8") asks for an nvcc of that CUDA,
     whatever torch is for; what it compiles has the runtime inside, and is tied to no torch's. `ahead` asks for the compilers
-    of kernels that are compiled ahead ("triton", "nvrtc"), which need neither nvcc nor a toolkit.
+    of kernels that are compiled ahead ("triton", "nvrtc", "cute"), which need neither nvcc nor a toolkit.
 
     Raises ToolchainError if something is missing, or nvcc and torch belong to different CUDAs and `check_cuda` is set.
     """
@@ -94,6 +94,8 @@ def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[i
         return Target(chosen, torch_target=torch_target)
     if toolchain.triton is not None:
         return Target(triton_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
+    if toolchain.cute is not None:
+        return Target(cute_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
     return Target(torch_target=torch_target)
 
 

@@ -26,7 +26,7 @@ def command(path: str, write: bool) -> None:
     for group in discover(path):
         for file, members in _files(group).items():
             if not write:
-                is_python = members[0][0].kernels[members[0][1]].style == "triton"
+                is_python = members[0][0].kernels[members[0][1]].style in ("triton", "cute")
                 click.echo(f"{'#' if is_python else '//'} {file}")
                 for struct in dict.fromkeys(
                     text for each, device in members for text in struct_definitions([each], device)

@@ -142,17 +142,21 @@ def _run_view(definition: Definition, sizes: SizeProgram, devices: tuple[Device,
 
 
 def _lay_out_for_launch(definition: Definition) -> Iterator[str]:
-    """Make inputs contiguous as far as the kernel does not take their strides."""
-    arguments = _launched_arguments(definition)
+    """Make inputs contiguous as far as the kernel does not take their strides, and of CuTe's kernels aligned."""
+    is_cute = definition.kernels["cuda"].style == "cute"
+    arguments = () if is_cute else _launched_arguments(definition)
     calls = []
     for parameter in definition.signature.tensors:
-        if parameter in definition.signature.elementwise:
-            continue  # they are dense
-        first = strided_from(definition, parameter.name, arguments)
-        if first == 0:
+        is_dense = parameter in definition.signature.elementwise
+        rank = parameter.tensor_type.shape.rank
+        # A tensor of CuTe's has all strides but the last.
+        first = max(0, rank - 1) if is_cute else strided_from(definition, parameter.name, arguments)
+        if first == 0 and not is_dense:
             calls.append(f"arg_{parameter.name}.make_contiguous();")
-        elif first < parameter.tensor_type.shape.rank:
+        elif first < rank and not is_dense:
             calls.append(f"make_rows_contiguous(arg_{parameter.name});")
+        if is_cute:
+            calls.append(f"make_aligned(arg_{parameter.name}{', true' if is_dense else ''});")
     if calls:
         yield "  if constexpr (device == Device::cuda) {"
         yield from (f"    {call}" for call in calls)

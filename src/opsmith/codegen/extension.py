@@ -14,6 +14,9 @@ from opsmith.codegen.binding import generate_binding, has_native
 from opsmith.codegen.cuda_launcher import generate_cuda_launcher
 from opsmith.codegen.cuda_source import read_cuda_function
 from opsmith.codegen.cuda_variants import cuda_request_text, find_cuda_variants
+from opsmith.codegen.cute_launcher import generate_cute_launcher
+from opsmith.codegen.cute_source import read_cute_function
+from opsmith.codegen.cute_variants import cute_request_text, find_cute_variants
 from opsmith.codegen.instantiate import instantiate
 from opsmith.codegen.triton_launcher import generate_triton_launcher
 from opsmith.codegen.triton_source import kernel_module, read_function
@@ -127,6 +130,11 @@ def _ahead_sources(definitions: list[Definition]) -> Iterator[Source]:
             variants = find_variants(definition, read_function(definition))
             language, launcher = "triton", generate_triton_launcher(variants)
             request = request_text(variants, kernel_module(definition))
+        elif kernel.style == "cute":
+            host_function = read_cute_function(definition)
+            variants = find_cute_variants(definition, host_function)
+            language, launcher = "cute", generate_cute_launcher(variants)
+            request = cute_request_text(variants, host_function, kernel_module(definition))
         else:
             function = read_cuda_function(definition)
             variants = find_cuda_variants(definition, function)

@@ -9,6 +9,7 @@ from opsmith.codegen.cpp import SCALARS, comment, kernel_parameters
 from opsmith.codegen.structs import struct_definition
 from opsmith.spec.cpp_names import identifier
 from opsmith.spec.cuda import cuda_prototype
+from opsmith.spec.cute import cute_prototype
 from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 from opsmith.spec.triton import triton_prototype
@@ -23,6 +24,8 @@ def prototype(definition: Definition, device: Device) -> str:
         return triton_prototype(definition)
     if kernel.style == "nvrtc":
         return cuda_prototype(definition)
+    if kernel.style == "cute":
+        return cute_prototype(definition)
     if kernel.style == "native":
         return native_prototype(definition.signature, kernel)
     return view_prototype(definition.signature, kernel, device)
@@ -99,6 +102,8 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
         return _triton_skeleton(definitions)
     if definitions[0].kernels[device].style == "nvrtc":
         return _cuda_skeleton(definitions)
+    if definitions[0].kernels[device].style == "cute":
+        return _cute_skeleton(definitions)
     native = any(definition.kernels[device].style == "native" for definition in definitions)
     lines = [f"#include <opsmith/{'native' if native else 'kernel'}.h>", "", "using namespace opsmith;", ""]
     defined: set[tuple[str, str]] = set()
@@ -131,6 +136,14 @@ def _triton_skeleton(definitions: list[Definition]) -> str:
     for definition in definitions:
         lines += ["", "", "@triton.jit", f"{triton_prototype(definition)}:"]
         lines.append(f'    tl.static_assert(False, "{definition.name} is not written yet")')
+    return "\n".join([*lines, ""])
+
+
+def _cute_skeleton(definitions: list[Definition]) -> str:
+    lines = ["import cuda.bindings.driver as cuda", "import cutlass", "from cutlass import cute"]
+    for definition in definitions:
+        lines += ["", "", "@cute.jit", f"{cute_prototype(definition)}:"]
+        lines.append(f'    raise NotImplementedError("{definition.name} is not written yet")')
     return "\n".join([*lines, ""])
 
 

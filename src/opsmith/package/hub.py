@@ -17,7 +17,7 @@ from opsmith.build.export import replace_file
 from opsmith.build.plan import INCLUDE_DIR, TORCH_TARGET
 from opsmith.codegen.extension import assemble
 from opsmith.errors import ArgumentError, DefinitionError
-from opsmith.spec.definition import DEVICES, Device, Group
+from opsmith.spec.definition import AHEAD, DEVICES, Device, Group
 from opsmith.spec.extension import Source
 
 __all__ = ["MARK", "write_hub"]
@@ -99,10 +99,10 @@ class _Built:
 
 def _built(group: Group, device: Device) -> _Built:
     binding, *kernels = assemble(group.module, group.definitions, (device,)).sources
-    if any(source.language in ("triton", "nvrtc") for source in kernels):
+    if any(source.language in AHEAD for source in kernels):
         raise DefinitionError(
-            f"{group.module} has kernels of opsmith.triton or opsmith.kernel, which kernel-builder does not compile ahead. "
-            "Build its wheel with `opsmith wheel`, or leave these operators out of the module"
+            f"{group.module} has kernels of opsmith.triton, opsmith.kernel or opsmith.cute, which kernel-builder does not "
+            "compile ahead. Build its wheel with `opsmith wheel`, or leave these operators out of the module"
         )
     texts = {f"{_SOURCES}/{source.name}": _whole(source, group.file.parent) for source in kernels}
     return _Built(group.module.rpartition(".")[2], device, _renamed(binding), texts)

@@ -1,4 +1,4 @@
-"""Finds a kernel's files from a file name, `opsmith.view(...)` or its like: native, triton, kernel."""
+"""Finds a kernel's files from a file name, `opsmith.view(...)` or its like: native, triton, kernel, cute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opsmith.spec.signature import Signature
 if TYPE_CHECKING:
     from opsmith.spec.launch import Launch
 
-__all__ = ["KernelFile", "kernel", "native", "read_kernel", "triton", "view"]
+__all__ = ["KernelFile", "cute", "kernel", "native", "read_kernel", "triton", "view"]
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class KernelFile:
     """A kernel's files, as `opsmith.view` or its like say them; paths are relative to the definition's file.
 
     `launch` is what `opsmith.triton` or `opsmith.kernel` was given: the grid, the configurations, what these have in common,
-    and of a CUDA kernel the block and its shared memory.
+    and of a CUDA kernel the block and its shared memory; of `opsmith.cute` the configurations alone.
     """
 
-    style: Literal["view", "native", "triton", "nvrtc"]
+    style: Literal["view", "native", "triton", "nvrtc", "cute"]
     sources: tuple[str, ...]
     entry: str | None
     flags: tuple[str, ...] = ()
@@ -103,13 +103,30 @@ def kernel(
     return KernelFile("nvrtc", (source,), entry or None, tuple(flags), launch)
 
 
+def cute(kernel: str, *, configs: Sequence[Mapping[str, Any]] | None = None, **constants: Any) -> KernelFile:
+    """Say that a kernel is written in CuTe DSL, and which `@cute.jit` function launches it: `"file.py:name"`.
+
+    The function's parameters get their values by name: a tensor or output is a `cute.Tensor` of the definition's element
+    type and rank, with dynamic sizes and strides but for the last, which is 1, and data at a multiple of 16 bytes; `M` of
+    its annotation is a size, `cutlass.Int64` or `Int32`; ints, floats and bools are the definition's arguments. Bools and
+    Literals may be `cutlass.Constexpr`, and so are `constants`. A parameter of the type `cuda.CUstream` gets PyTorch's
+    stream, which the kernels are launched on.
+
+    `configs` has constants that depend on the call, and a condition, `"when"`, in each but the last; the first that holds
+    is taken.
+    """
+    source, _, entry = kernel.partition(":")
+    return KernelFile("cute", (source,), entry or None, launch=_Launch(None, configs, constants))
+
+
 def read_kernel(signature: Signature, given: object, file: Path, device: Device) -> Kernel:
     """Return a device's kernel as a definition in `file` gives it; raises DefinitionError for an unsuitable one."""
     if isinstance(given, str):
         if Path(given.partition(":")[0]).suffix == ".py":
             raise DefinitionError(
                 f"{signature.name}: {given} is a Triton kernel, which needs a launch: "
-                f'opsmith.triton("{given}", grid="cdiv(n, BLOCK)", BLOCK=1024)'
+                f'opsmith.triton("{given}", grid="cdiv(n, BLOCK)", BLOCK=1024); or it is one in CuTe DSL: '
+                f'opsmith.cute("{given}")'
             )
         if Path(given.partition(":")[0]).suffix == ".cu" and ":" in given:
             raise DefinitionError(
@@ -119,16 +136,19 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
         given = view(given)
     if not isinstance(given, KernelFile):
         raise DefinitionError(
-            f"{signature.name}: a kernel is a file name, opsmith.view(...), opsmith.native(...), opsmith.triton(...) or "
-            "opsmith.kernel(...)"
+            f"{signature.name}: a kernel is a file name, opsmith.view(...), opsmith.native(...), opsmith.triton(...), "
+            "opsmith.kernel(...) or opsmith.cute(...)"
         )
     if device == "cpu" and given.style == "triton":
         raise DefinitionError(
             f"{signature.name}: cpu= names the Triton kernel {given.sources[0]}; give it as cuda=. TRITON_INTERPRET=1 runs "
             "it on the CPU"
         )
-    if device == "cpu" and given.style == "nvrtc":
-        raise DefinitionError(f"{signature.name}: cpu= names the CUDA kernel {given.sources[0]}; give it as cuda=")
+    if device == "cpu" and given.style in ("nvrtc", "cute"):
+        language = "CUDA" if given.style == "nvrtc" else "CuTe"
+        raise DefinitionError(
+            f"{signature.name}: cpu= names the {language} kernel {given.sources[0]}; give it as cuda="
+        )
     if signature.data_dependent and given.style != "native":
         name = sorted(signature.data_dependent)[0]
         raise DefinitionError(
@@ -139,7 +159,7 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
         if device == "cpu" and Path(source).suffix in GPU_SUFFIXES:
             raise DefinitionError(f"{signature.name}: cpu= names the GPU source {source}; give it as cuda=")
     entry = given.entry or signature.name
-    if given.style != "triton" and identifier(last := entry.rpartition("::")[2]) != last:
+    if given.style not in ("triton", "cute") and identifier(last := entry.rpartition("::")[2]) != last:
         raise DefinitionError(
             f"{signature.name}: {last} is a keyword of C++, so no kernel can have that name; choose another with "
             + (
@@ -164,6 +184,10 @@ def _parse(where: str, given: KernelFile) -> Launch:
         from opsmith.spec.launch import parse_launch
 
         return parse_launch(where, found.grid, found.configs, found.constants)
+    if given.style == "cute":
+        from opsmith.spec.launch import parse_constants
+
+        return parse_constants(where, found.configs, found.constants)
     from opsmith.spec.block_launch import parse_block_launch
 
     return parse_block_launch(where, found.grid, found.block, found.shared, found.configs, found.constants)

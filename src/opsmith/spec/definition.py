@@ -23,7 +23,7 @@ DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
 # The styles of kernels that are compiled ahead and launched by a generated function, through CUDA's driver.
-AHEAD = frozenset({"triton", "nvrtc"})
+AHEAD = frozenset({"triton", "nvrtc", "cute"})
 
 # The dimensions of independent samples: one name or several; False: not even along a variadic group; None: what the
 # shapes say.
@@ -35,11 +35,12 @@ class Kernel:
     """An operator's code for one device.
 
     A `view` kernel is a template over element types that includes only `<opsmith/kernel.h>`; a `native` one is a
-    function over `torch::stable::Tensor`; a `triton` one is a `@triton.jit` function and an `nvrtc` one a `__global__`
-    function, which have a `launch`. `sources` are absolute; the first holds `entry`, the others are compiled with it.
+    function over `torch::stable::Tensor`; a `triton` one is a `@triton.jit` function, an `nvrtc` one a `__global__`
+    function and a `cute` one a `@cute.jit` function, which have a `launch`. `sources` are absolute; the first holds
+    `entry`, the others are compiled with it.
     """
 
-    style: Literal["view", "native", "triton", "nvrtc"]
+    style: Literal["view", "native", "triton", "nvrtc", "cute"]
     sources: tuple[Path, ...]
     entry: str
     flags: tuple[str, ...] = ()

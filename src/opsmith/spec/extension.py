@@ -21,7 +21,7 @@ __all__ = [
 # would be __FILE__ in the library, and nothing can open that.
 TEXT_MARK = "// opsmith-text:"
 
-Language = Literal["cxx", "gpu", "sycl", "triton", "nvrtc"]
+Language = Literal["cxx", "gpu", "sycl", "triton", "nvrtc", "cute"]
 
 # Which of torch's headers a source includes, and so what it is compiled and linked with:
 #   none     no framework header (view kernels)

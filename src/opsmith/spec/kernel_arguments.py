@@ -12,7 +12,7 @@ from opsmith.spec.launch import Constant, Launch
 from opsmith.spec.quantities import Quantity, tensors_of, view_rank
 from opsmith.spec.signature import Kind, Parameter, Signature
 
-__all__ = ["KernelArgument", "find_complaints", "misfit"]
+__all__ = ["KernelArgument", "find_complaints", "find_missing", "find_unknown_sizes", "misfit"]
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,12 @@ class KernelArgument:
 
     A `tensor` is passed as a pointer. A `constant` is the configuration's; a `choice` is a bool argument or a Literal, and
     a kernel is compiled for each of its values. So it is for whether an optional tensor is given, where `parameter` names
-    that: it is then passed or left out. `type` is the C++ type that the kernel declares for a number.
+    that: it is then passed or left out. `type` is the C++ type that the kernel declares for a number. A `stream` is what a
+    function launches on that does so itself.
     """
 
     name: str
-    role: Literal["tensor", "quantity", "number", "flag", "constant", "choice"]
+    role: Literal["tensor", "quantity", "number", "flag", "constant", "choice", "stream"]
     quantity: Quantity | None = None
     parameter: Parameter | None = None
     type: str = ""
@@ -45,13 +46,8 @@ def find_complaints(
     signature: Signature, launch: Launch, arguments: tuple[KernelArgument, ...], known: dict[str, Quantity]
 ) -> Iterator[str]:
     """Yield what a kernel or its launch lacks, whose parameters each have something to get."""
+    yield from find_missing(signature, launch, arguments)
     taken = {argument.name for argument in arguments}
-    for name in _names(signature):
-        if name not in taken:
-            yield f"the kernel does not take `{name}`"
-    for name in launch.constants:
-        if name not in taken:
-            yield f"the launch gives the constant `{name}`, which the kernel does not take"
     for name in tensors_of(signature):
         rank = view_rank(signature, name)
         strides = [f"{name}_stride_{axis}" in taken for axis in range(rank)]
@@ -62,6 +58,22 @@ def find_complaints(
         output = signature.output(name)
         if output is not None and output.format_of and not all(strides):
             yield f"`{name}` has the memory format of `{output.format_of}`, so the kernel has to take all of its strides"
+    yield from find_unknown_sizes(launch, known)
+
+
+def find_missing(signature: Signature, launch: Launch, arguments: tuple[KernelArgument, ...]) -> Iterator[str]:
+    """Yield what a kernel has to take and does not."""
+    taken = {argument.name for argument in arguments}
+    for name in _names(signature):
+        if name not in taken:
+            yield f"the kernel does not take `{name}`"
+    for name in launch.constants:
+        if name not in taken:
+            yield f"the launch gives the constant `{name}`, which the kernel does not take"
+
+
+def find_unknown_sizes(launch: Launch, known: dict[str, Quantity]) -> Iterator[str]:
+    """Yield what a launch computes of something that is no number of the definition."""
     numbers = {*known, *launch.configs[0].numbers}
     parts = [(expression.text, expression.names) for expression in launch.expressions]
     parts += [(config.when.text, config.when.names) for config in launch.configs if config.when is not None]

@@ -19,7 +19,16 @@ from typing import Any
 from opsmith.errors import DefinitionError
 from opsmith.spec.dims import Expression, parse_expression
 
-__all__ = ["Condition", "Config", "Constant", "Launch", "parse_launch", "parse_number", "split_sizes"]
+__all__ = [
+    "Condition",
+    "Config",
+    "Constant",
+    "Launch",
+    "parse_constants",
+    "parse_launch",
+    "parse_number",
+    "split_sizes",
+]
 
 # What a kernel may have as a compile-time constant.
 Constant = int | float | bool | str
@@ -89,7 +98,7 @@ class Launch:
 
     @cached_property
     def axes(self) -> tuple[Expression, ...]:
-        """The sizes of the grid, one to three."""
+        """The sizes of the grid, one to three; none where a host function computes it."""
         return tuple(parse_number(text, "grid") for text in self.grid)
 
     @property
@@ -132,6 +141,24 @@ def parse_launch(
 
     Raises DefinitionError, which names `where`, for what is not one.
     """
+    parsed = _parse_configs(where, configs, shared, options)
+    texts = split_sizes(where, "grid", grid)
+    for text in texts:
+        parse_number(text, f"{where}: grid")
+    return Launch(texts, parsed)
+
+
+def parse_constants(where: str, configs: Sequence[Mapping[str, Any]] | None, constants: Mapping[str, Any]) -> Launch:
+    """Return a launch as `opsmith.cute` takes it: constants alone, because a function of the kernel's computes the rest.
+
+    Raises DefinitionError, which names `where`, for what is not one.
+    """
+    return Launch((), _parse_configs(where, configs, constants, ()))
+
+
+def _parse_configs(
+    where: str, configs: Sequence[Mapping[str, Any]] | None, shared: Mapping[str, Any], options: tuple[str, ...]
+) -> tuple[Config, ...]:
     if configs is not None and (isinstance(configs, (str, Mapping)) or not configs):
         raise DefinitionError(
             f'{where}: configs= is a list of configurations, such as [{{"BLOCK": 1024, "num_warps": 4}}]'
@@ -149,10 +176,7 @@ def parse_launch(
                 f"{where}: the configuration {index} has no condition, so those after it are never taken. Give it one: "
                 '{..., "when": "N <= 1024"}'
             )
-    texts = split_sizes(where, "grid", grid)
-    for text in texts:
-        parse_number(text, f"{where}: grid")
-    return Launch(texts, parsed)
+    return parsed
 
 
 def split_sizes(where: str, name: str, given: object, most: int = _MOST_AXES) -> tuple[str, ...]:

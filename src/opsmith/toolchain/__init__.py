@@ -9,6 +9,7 @@ from opsmith._lazy import lazy_names
 if TYPE_CHECKING:
     from opsmith.toolchain.archs import CudaArch, RocmArch, parse_cuda_archs, parse_rocm_archs
     from opsmith.toolchain.cuda import CudaCompiler, find_cuda_compiler
+    from opsmith.toolchain.cute import CuteInstall, find_cute
     from opsmith.toolchain.host import HostCompiler, find_host_compiler
     from opsmith.toolchain.ninja import find_ninja
     from opsmith.toolchain.nvrtc import NvrtcInstall, find_nvrtc
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CudaArch",
     "CudaCompiler",
+    "CuteInstall",
     "HostCompiler",
     "NvrtcInstall",
     "ProbeCache",
@@ -33,6 +35,7 @@ __all__ = [
     "TritonInstall",
     "default_probes",
     "find_cuda_compiler",
+    "find_cute",
     "find_host_compiler",
     "find_ninja",
     "find_nvrtc",
@@ -50,6 +53,7 @@ __getattr__ = lazy_names(
     {
         "CudaArch": "archs",
         "CudaCompiler": "cuda",
+        "CuteInstall": "cute",
         "HostCompiler": "host",
         "NvrtcInstall": "nvrtc",
         "ProbeCache": "probe",
@@ -61,6 +65,7 @@ __getattr__ = lazy_names(
         "TritonInstall": "triton",
         "default_probes": "probe",
         "find_cuda_compiler": "cuda",
+        "find_cute": "cute",
         "find_host_compiler": "host",
         "find_ninja": "ninja",
         "find_nvrtc": "nvrtc",

@@ -13,6 +13,7 @@ from opsmith.toolchain.torch_install import TorchInstall, find_torch
 
 if TYPE_CHECKING:
     from opsmith.toolchain.cuda import CudaCompiler
+    from opsmith.toolchain.cute import CuteInstall
     from opsmith.toolchain.nvrtc import NvrtcInstall
     from opsmith.toolchain.rocm import RocmCompiler
     from opsmith.toolchain.triton import TritonInstall
@@ -30,6 +31,7 @@ class Toolchain:
     rocm: RocmCompiler | None = None
     triton: TritonInstall | None = None
     nvrtc: NvrtcInstall | None = None
+    cute: CuteInstall | None = None
 
     @property
     def compilers(self) -> dict[str, str]:
@@ -40,8 +42,14 @@ class Toolchain:
             "rocm": self.rocm,
             "triton": self.triton,
             "nvrtc": self.nvrtc,
+            "cute": self.cute,
         }
         return {role: tool.identity for role, tool in tools.items() if tool is not None}
+
+    @property
+    def compiles_ahead(self) -> bool:
+        """Whether it has a compiler of kernels that are compiled ahead."""
+        return any(tool is not None for tool in (self.triton, self.nvrtc, self.cute))
 
     @property
     def cuda_mismatch(self) -> str | None:
@@ -72,9 +80,9 @@ def find_toolchain(
 ) -> Toolchain:
     """Return the machine's toolchain, with the device compilers that are asked for.
 
-    `ahead` are those of kernels that are compiled ahead, "triton" and "nvrtc". `cuda_release` ("12", "12.8") is the CUDA
-    that nvcc has to be of; without it, that of torch comes first. A process that finds only compilers it or another has
-    asked before starts no program. Raises ToolchainError if something asked for is missing, too old, or broken.
+    `ahead` are those of kernels that are compiled ahead, "triton", "nvrtc" and "cute". `cuda_release` ("12", "12.8") is the
+    CUDA that nvcc has to be of; without it, that of torch comes first. A process that finds only compilers it or another
+    has asked before starts no program. Raises ToolchainError if something asked for is missing, too old, or broken.
     """
     probes = probes or default_probes()
     torch = find_torch()
@@ -88,7 +96,7 @@ def find_toolchain(
         from opsmith.toolchain.rocm import find_rocm_compiler
 
         found_rocm = find_rocm_compiler(probes=probes)
-    found_triton, found_nvrtc = None, None
+    found_triton, found_nvrtc, found_cute = None, None, None
     if "triton" in ahead:
         from opsmith.toolchain.triton import find_triton
 
@@ -97,4 +105,10 @@ def find_toolchain(
         from opsmith.toolchain.nvrtc import find_nvrtc
 
         found_nvrtc = find_nvrtc(fit=torch.cuda, probes=probes)
-    return Toolchain(find_host_compiler(probes=probes), torch, found_cuda, found_rocm, found_triton, found_nvrtc)
+    if "cute" in ahead:
+        from opsmith.toolchain.cute import find_cute
+
+        found_cute = find_cute()
+    return Toolchain(
+        find_host_compiler(probes=probes), torch, found_cuda, found_rocm, found_triton, found_nvrtc, found_cute
+    )

@@ -21,12 +21,12 @@ HERE = Path(__file__).parent
 
 # Calls a launcher's function with views made of numbers: address, sizes, strides.
 _HARNESS = """
-#include <opsmith/embedded.h>
+#include <opsmith/{header}.h>
 #include <opsmith/kernel.h>
 
 {includes}
 namespace opsmith {{
-namespace embedded {{ extern const Kernel {table}[{count}]; }}
+namespace embedded {{ extern {type} {table}[{count}]; }}
 namespace kernels {{ {declarations} }}
 template <class T, int N>
 View<T, N> made(const int64_t* numbers) {{
@@ -43,10 +43,10 @@ static char message[2048];
 
 extern "C" {{
 // The place in the table of a kernel's image, by its address and the kernel's name: several may share an image.
-int place(unsigned long long data, int image, const char* name) {{
+int place(unsigned long long data, int image, [[maybe_unused]] const char* name) {{
   for (int index = 0; index < {count}; ++index) {{
-    const embedded::Image& found = embedded::{table}[index].images[image];
-    if (reinterpret_cast<unsigned long long>(found.data) == data && std::strcmp(found.name, name) == 0) return index;
+    [[maybe_unused]] const auto& found = embedded::{table}[index].images[image];
+    if ({is_found}) return index;
   }}
   return -1;
 }}
@@ -64,6 +64,11 @@ const char* call_{index}(const int64_t* numbers, void* stream) {{
   }}
 }}
 """
+
+
+# How the harness knows an image: of a hosted one, the driver's handle is the address of its code.
+_FOUND = "reinterpret_cast<unsigned long long>(found.data) == data && std::strcmp(found.name, name) == 0"
+_HOSTED_FOUND = "reinterpret_cast<unsigned long long>(found.library) == data"
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,7 @@ class Launcher:
         for step in plan.steps:
             if step.output != "binding.cpp.o" and step.output != plan.library:
                 subprocess.run(step.argv, cwd=folder, check=True)
+        self.folder = folder
         self._style = definition.kernels["cuda"].style
         self.request = json.loads(plan.files[f"{definition.name}.{self._style}.json"])
         self.images = sum(word == "--image" for step in plan.steps for word in step.argv)
@@ -123,7 +129,7 @@ class Launcher:
             found = max(found, self._library.place(data, image, name.encode()))
         assert found >= 0
         given = tuple(map(int, words[words.index("arguments") + 1 :]))
-        assert given[arguments:] == (0,) * self.extra
+        assert self._style != "triton" or given[arguments:] == (0,) * self.extra
         grid_x, grid_y, grid_z = map(int, words[3:6])
         block_x, block_y, block_z = map(int, words[7:10])
         return Launched(
@@ -132,7 +138,7 @@ class Launcher:
             (block_x, block_y, block_z),
             int(words[11]),
             int(words[13]),
-            given[:arguments],
+            given if self._style == "cute" else given[:arguments],
             records,
         )
 
@@ -155,6 +161,9 @@ class Launcher:
                     at += 1
             calls.append(_CALL.format(index=index, symbol=symbol, values=", ".join(values)))
         text = _HARNESS.format(
+            header="hosted" if self._style == "cute" else "embedded",
+            type="HostedKernel" if self._style == "cute" else "const Kernel",
+            is_found=_HOSTED_FOUND if self._style == "cute" else _FOUND,
             includes="#include <cstdio>\n#include <cstring>",
             table=table,
             count=count,
@@ -178,6 +187,7 @@ def load_driver() -> ctypes.CDLL:
     driver = ctypes.CDLL(str(library))
     shutil.rmtree(library.parent)
     driver.fake_records.restype = ctypes.c_char_p
+    driver.fake_words.argtypes = [ctypes.c_int]
     driver.fake_static_shared.argtypes = [ctypes.c_int]
     driver.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int]
     return driver

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opsmith.spec.extension import Extension, Source
     from opsmith.toolchain import NvrtcInstall, Toolchain
 
-__all__ = ["COMPILER", "ahead_command", "triton_archs"]
+__all__ = ["COMPILER", "ahead_command", "cute_archs", "triton_archs"]
 
 # The folder of the program that a step runs. It imports nothing of opsmith, so that it runs wherever Triton does.
 COMPILER = Path(__file__).resolve().parent / "compile_kernels"
@@ -21,8 +21,9 @@ _HEADERS = Path(__file__).resolve().parents[2] / "include"
 
 # From this one on, Triton compiles for one architecture alone, and its PTX serves no other.
 _FIRST_EXACT = (9, 0)
-# The oldest that Triton compiles for.
+# The oldest that Triton compiles for, and CuTe DSL.
 _OLDEST = (7, 5)
+_OLDEST_CUTE = (8, 0)
 
 
 def ahead_command(
@@ -32,6 +33,9 @@ def ahead_command(
     if source.language == "triton":
         assert toolchain.triton is not None, "find_toolchain raises where Triton is asked for and missing"
         python, images = toolchain.triton.python, _triton_images(archs)
+    elif source.language == "cute":
+        assert toolchain.cute is not None, "find_toolchain raises where CuTe DSL is asked for and missing"
+        python, images = toolchain.cute.python, _images(cute_archs(archs))
     else:
         assert toolchain.nvrtc is not None, "find_toolchain raises where NVRTC is asked for and missing"
         python, images = toolchain.nvrtc.python, _images(archs)
@@ -75,6 +79,30 @@ def triton_archs(archs: tuple[CudaArch, ...]) -> tuple[CudaArch, ...]:
     if portable and any(arch.ptx for arch in archs):
         portable[-1] = replace(portable[-1], ptx=True)
     return tuple(sorted([*portable, *exact]))
+
+
+def cute_archs(archs: tuple[CudaArch, ...]) -> tuple[CudaArch, ...]:
+    """Return what CuTe DSL makes where some architectures are asked for: machine code, which it keeps no PTX beside.
+
+    That of Hopper and newer has the instructions of exactly this architecture, which most kernels are written for. Raises
+    ToolchainError for an architecture that is too old, and where only PTX is asked for.
+    """
+    for arch in archs:
+        if (arch.major, arch.minor) < _OLDEST_CUTE:
+            raise ToolchainError(
+                f"CUDA architecture {arch.name} is requested, but CuTe DSL compiles for "
+                f"{_OLDEST_CUTE[0]}.{_OLDEST_CUTE[1]} and newer."
+            )
+    made = {
+        CudaArch(arch.major, arch.minor, arch.suffix or ("a" if (arch.major, arch.minor) >= _FIRST_EXACT else ""))
+        for arch in archs
+        if arch.sass
+    }
+    if not made:
+        raise ToolchainError(
+            "Only PTX is requested, and CuTe DSL makes machine code: name an architecture without +PTX."
+        )
+    return tuple(sorted(made))
 
 
 def _plain(archs: set[CudaArch]) -> set[CudaArch]:

@@ -111,8 +111,11 @@ def _checked_device(operator: Operator, options: MutateOptions) -> Device:
     device: Device = "cuda" if options.device == "cuda" else "cpu"
     if not kernels_of(operator, device):
         raise ArgumentError(f"{name} has no kernel for {options.device}: there is nothing to mutate")
-    if any(kernel.style == "triton" for kernel in kernels_of(operator, device)):
-        raise ArgumentError(f"{name} has a Triton kernel for {options.device}, and only C++ and CUDA are mutated")
+    for kernel in kernels_of(operator, device):
+        if language := {"triton": "Triton", "cute": "CuTe"}.get(kernel.style):
+            raise ArgumentError(
+                f"{name} has a {language} kernel for {options.device}, and only C++ and CUDA are mutated"
+            )
     if options.device == "cuda" and (not torch.cuda.is_available() or torch.cuda.is_initialized()):
         raise ArgumentError("device cuda: torch does not see a GPU, or this process has used it already")
     return device

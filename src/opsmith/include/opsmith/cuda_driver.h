@@ -44,10 +44,21 @@ class Driver {
     if (status != 0) refuse(status, op, what);
   }
 
- private:
-  explicit Driver(const char* op) {
+  static void* open(const char* op) {
     void* library = dlopen("libcuda.so.1", RTLD_LAZY);
     if (library == nullptr) fail(op, "(): this process has no CUDA driver: ", dlerror());
+    return library;
+  }
+
+  template <class Function>
+  static void find(void* library, const char* op, const char* name, Function*& found) {
+    found = reinterpret_cast<Function*>(dlsym(library, name));
+    if (found == nullptr) fail(op, "(): the CUDA driver of this machine has no ", name, "; update it");
+  }
+
+ private:
+  explicit Driver(const char* op) {
+    void* library = open(op);
     find(library, op, "cuCtxGetCurrent", get_context);
     find(library, op, "cuCtxSetCurrent", set_context);
     find(library, op, "cuCtxGetDevice", get_device);
@@ -62,12 +73,6 @@ class Driver {
     find(library, op, "cuLaunchKernel", launch);
     find(library, op, "cuGetErrorName", error_name);
     find(library, op, "cuGetErrorString", error_text);
-  }
-
-  template <class Function>
-  static void find(void* library, const char* op, const char* name, Function*& found) {
-    found = reinterpret_cast<Function*>(dlsym(library, name));
-    if (found == nullptr) fail(op, "(): the CUDA driver of this machine has no ", name, "; update it");
   }
 
   [[noreturn, gnu::cold, gnu::noinline]] void refuse(Status status, const char* op, const char* what) const {

@@ -58,12 +58,12 @@ struct Block {
 
 // An integer of a call as the type that a kernel declares for it.
 template <class To>
-To fit(const char* op, const char* name, int64_t value) {
+To fit(const char* op, const char* name, int64_t value,
+       const char* advice = "int64_t, or as Index in a template over `class Index`") {
   const To to = static_cast<To>(value);
   if (static_cast<int64_t>(to) != value || (to < To{}) != (value < 0)) {
     fail(op, "(): ", name, " is ", value, ", which does not fit into the kernel's ", sizeof(To) == 4 ? "32" : "64",
-         "-bit ", To(-1) < To{} ? "" : "unsigned ",
-         "integer; declare it as int64_t, or as Index in a template over `class Index`");
+         "-bit ", To(-1) < To{} ? "" : "unsigned ", "integer; declare it as ", advice);
   }
   return to;
 }
@@ -159,17 +159,32 @@ inline int current_device(const Driver& driver, const char* op, const void* data
 }
 
 // The image that serves a GPU best: machine code for it, else for an older one of its generation, else PTX.
-inline const Image* best_image(const Kernel& kernel, int arch) {
-  const Image* best = nullptr;
+template <class Image>
+Image* best_image(Image* images, int count, int arch) {
+  Image* best = nullptr;
   int best_score = 0;
-  for (int index = 0; index < kernel.count; ++index) {
-    const Image& image = kernel.images[index];
+  for (Image* image = images; image != images + count; ++image) {
     const bool fits =
-        image.is_exact ? image.arch == arch : image.arch <= arch && (image.is_ptx || image.arch / 10 == arch / 10);
-    const int score = (image.is_ptx ? 0 : 1000) + image.arch + 1;
-    if (fits && score > best_score) best = &image, best_score = score;
+        image->is_exact ? image->arch == arch : image->arch <= arch && (image->is_ptx || image->arch / 10 == arch / 10);
+    const int score = (image->is_ptx ? 0 : 1000) + image->arch + 1;
+    if (fits && score > best_score) best = image, best_score = score;
   }
   return best;
+}
+
+// Likewise for one of the process's GPUs; throws where none fits.
+template <class Image>
+Image* image_for(const Driver& driver, const char* op, Image* images, int count, int device) {
+  int major = 0, minor = 0;
+  driver.check(driver.device_attribute(&major, capability_major, device), op, "when the GPU was asked for");
+  driver.check(driver.device_attribute(&minor, capability_minor, device), op, "when the GPU was asked for");
+  Image* image = best_image(images, count, major * 10 + minor);
+  if (image == nullptr) {
+    fail(op, "(): the library has neither machine code for this GPU, of compute capability ", major, ".", minor,
+         ", nor PTX that fits it. Build it here: `pip install --force-reinstall --no-deps --no-build-isolation "
+         "--no-binary PACKAGE PACKAGE`");
+  }
+  return image;
 }
 
 [[gnu::cold, gnu::noinline]] inline void load(const Driver& driver, const char* op, const Kernel& kernel, int device,
@@ -177,16 +192,9 @@ inline const Image* best_image(const Kernel& kernel, int arch) {
   const Lock lock;
   if (loaded.function[device] != nullptr) return;  // another thread was faster
   const Relaxed relaxed(driver);
-  int major = 0, minor = 0, limit = 0;
-  driver.check(driver.device_attribute(&major, capability_major, device), op, "when the GPU was asked for");
-  driver.check(driver.device_attribute(&minor, capability_minor, device), op, "when the GPU was asked for");
+  int limit = 0;
   driver.check(driver.device_attribute(&limit, most_shared_bytes, device), op, "when the GPU was asked for");
-  const Image* image = best_image(kernel, major * 10 + minor);
-  if (image == nullptr) {
-    fail(op, "(): the library has neither machine code for this GPU, of compute capability ", major, ".", minor,
-         ", nor PTX that fits it. Build it here: `pip install --force-reinstall --no-deps --no-build-isolation "
-         "--no-binary PACKAGE PACKAGE`");
-  }
+  const Image* image = image_for(driver, op, kernel.images, kernel.count, device);
   if (image->shared_bytes > limit) {
     fail(op, "(): the kernel ", image->name, " needs ", image->shared_bytes, " bytes of shared memory, and GPU ",
          device, " has ", limit, ". Make its blocks smaller, or give it less num_stages");

@@ -118,6 +118,8 @@ class Held {
 
   // Replaces the tensor by a contiguous copy, where it is not contiguous itself.
   void make_contiguous();
+  // Replaces the tensor by a copy of these strides.
+  void replace(const int64_t* by_strides);
   // Gives the argument that was copied what the kernel wrote to the copy.
   void copy_back();
 

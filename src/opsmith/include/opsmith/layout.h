@@ -25,14 +25,24 @@ inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, 
 
 [[gnu::noinline]] inline void Held::make_contiguous() {
   if (handle_ == nullptr || is_contiguous()) return;
+  replace(contiguous_strides(sizes, rank).item);
+}
+
+[[gnu::noinline]] inline void Held::replace(const int64_t* by_strides) {
   AtenTensorHandle copy = nullptr;
-  const Sizes dense = contiguous_strides(sizes, rank);
-  if (aoti_torch_empty_strided(rank, sizes, dense.item, dtype, device.type, device.index, &copy) != 0) {
+  if (aoti_torch_empty_strided(rank, sizes, by_strides, dtype, device.type, device.index, &copy) != 0) {
     torch_failed("a contiguous copy cannot be allocated");
   }
-  original_ = handle_;
+  const AtenTensorHandle from = handle_;
   handle_ = copy;
-  if (aoti_torch_copy_(copy, original_, 0) != 0) torch_failed("a tensor cannot be copied");
+  const AOTITorchError error = aoti_torch_copy_(copy, from, 0);
+  // A copy of a copy goes back to the argument itself.
+  if (original_ == nullptr) {
+    original_ = from;
+  } else {
+    aoti_torch_delete_tensor_object(from);
+  }
+  if (error != 0) torch_failed("a tensor cannot be copied");
   read();
 }
 
@@ -40,6 +50,14 @@ inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, 
 inline void make_rows_contiguous(Held& tensor) {
   if (tensor && tensor.rank > 0 && tensor.sizes[tensor.rank - 1] != 1 && tensor.strides[tensor.rank - 1] != 1)
     tensor.make_contiguous();
+}
+
+// Replaces a tensor by a contiguous copy where its data does not begin at a multiple of 16 bytes, as a view's may not:
+// for kernels that rely on it. With `keeps_strides` the copy has the tensor's, which then lies in memory without gaps.
+inline void make_aligned(Held& tensor, bool keeps_strides = false) {
+  constexpr uintptr_t alignment = 16;
+  if (!tensor || reinterpret_cast<uintptr_t>(tensor.data<const void>()) % alignment == 0) return;
+  tensor.replace(keeps_strides ? tensor.strides : contiguous_strides(tensor.sizes, tensor.rank).item);
 }
 
 [[gnu::noinline]] inline void Held::copy_back() {

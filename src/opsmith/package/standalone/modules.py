@@ -12,7 +12,9 @@ __all__ = ["DATA", "FOLDER", "NAMES", "is_copied", "module_files"]
 FOLDER = "_opsmith"
 
 # What `import opsmith` offers there.
-NAMES = frozenset({"Operator", "__version__", "errors", "kernel", "native", "op", "scriptable", "triton", "view"})
+NAMES = frozenset(
+    {"Operator", "__version__", "cute", "errors", "kernel", "native", "op", "scriptable", "triton", "view"}
+)
 
 _PACKAGES: dict[str, str] = {
     "": "_drawing _env _forks _keywords _lazy _printable _standalone _subprocess _torch_release _version errors",

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .hosted import make_hosted_object
 from .images import make_object
 from .producer import FailureError, Order
 
@@ -19,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the program and return its exit status."""
     at = argv.index("--")
     parser = argparse.ArgumentParser()
-    parser.add_argument("--by", choices=("triton", "nvrtc"), required=True)
+    parser.add_argument("--by", choices=("triton", "nvrtc", "cute"), required=True)
     parser.add_argument("request", type=Path)
     parser.add_argument("kernel", type=Path)
     parser.add_argument("--image", action="append", required=True)
@@ -51,7 +52,8 @@ def main(argv: Sequence[str]) -> int:
         return 1
     _write_depfile(given.depfile, given.output, made.files)
     table = f"{given.by}_{request['operator']}"
-    return make_object(made.images, request["operator"], table, len(given.image), given.output, argv[at + 1 :])
+    rest = (request["operator"], table, len(given.image), given.output, argv[at + 1 :])
+    return make_object(made.images, *rest) if made.images else make_hosted_object(made.hosted, *rest)
 
 
 def _write_depfile(depfile: Path, output: Path, files: Iterable[str]) -> None:

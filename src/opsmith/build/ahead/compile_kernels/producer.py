@@ -1,14 +1,15 @@
-"""Says what the two compilers are given and return, and lets several processes share the work."""
+"""Says what the compilers are given and return, and lets several processes share the work."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .hosted import HostedImage
 from .images import Image
 
 __all__ = ["FailureError", "Order", "Produced", "compile_all"]
@@ -46,10 +47,14 @@ class Order:
 
 @dataclass(frozen=True)
 class Produced:
-    """The images, those of the first variant first, and the files that they were made of."""
+    """The images, those of the first variant first, and the files that they were made of.
+
+    `hosted` are those that a compiler makes together with functions that launch them.
+    """
 
     images: list[Image]
     files: list[str]
+    hosted: list[HostedImage] = field(default_factory=list)
 
 
 def compile_all(compile_one: Callable[[_Task], _Made], tasks: Sequence[_Task], together: int = 1) -> Iterator[_Made]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-import sysconfig
 import types
 from pathlib import Path
 from typing import Any
+
+from .importing import import_file, imported_files
 
 __all__ = ["RefusalError", "closure", "files_of", "import_kernel", "place_of"]
 
@@ -18,22 +17,8 @@ class RefusalError(Exception):
 
 
 def import_kernel(file: Path, module: str, name: str) -> Any:
-    """Import a kernel's file as a module of its package, without running the package's own files: they may need a GPU."""
-    *packages, _ = module.split(".")
-    folder = file.parent
-    for count in range(len(packages), 0, -1):
-        package = types.ModuleType(".".join(packages[:count]))
-        package.__path__ = [str(folder)]
-        sys.modules[package.__name__] = package
-        folder = folder.parent
-    sys.path.append(str(folder))
-    spec = importlib.util.spec_from_file_location(module, file)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[module] = loaded
-    spec.loader.exec_module(loaded)
-    function = getattr(loaded, name)
+    """Import a kernel's file and return its function of Triton's; raises RefusalError if it has none of the name."""
+    function = getattr(import_file(file, module), name)
     while hasattr(function, "fn") and not _is_jit(function):
         function = function.fn  # autotuners and heuristics are around it
     if not _is_jit(function):
@@ -75,13 +60,8 @@ def place_of(function: Any) -> tuple[str, int]:
 
 def files_of(function: Any, before: set[str]) -> list[str]:
     """Return the files that decide what is compiled: those that the kernel's import has run, and those of its functions."""
-    installed = [sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")]
     files = {file for file, _ in map(place_of, closure(function)) if not file.startswith(_triton_folder())}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name not in before and file and not file.startswith(tuple(f"{folder}/" for folder in installed)):
-            files.add(file)
-    return sorted(files)
+    return sorted(files | imported_files(before))
 
 
 def _triton_folder() -> str:
