@@ -35,7 +35,9 @@ def match_cute_arguments(definition: Definition, function: CuteFunction) -> tupl
     for parameter in function.parameters:
         argument = _match(signature, launch, parameter, known)
         if parameter.name in function.keyword_only:
-            argument = f"`{parameter.name}` is given by keyword alone, and opsmith gives all by position: leave out the `*`"
+            argument = (
+                f"`{parameter.name}` is given by keyword alone, and opsmith gives all by position: leave out the `*`"
+            )
         if isinstance(argument, str):
             raise misfit(definition, function, cute_prototype(definition), argument)
         found.append(argument)
