@@ -1,4 +1,4 @@
-"""A tensor that does not begin at a multiple of 16 bytes is copied for a kernel that relies on it, there and back."""
+"""A tensor that does not lie as a kernel relies on is copied, there and back: at 16 bytes, with a last stride of 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import opsmith
 
 
 @opsmith.op(cpu=opsmith.native("laid_out.cpp"), mutates=("x", "at"))
-def laid_out(x: Float[Tensor, "A B"], keeps_strides: bool, contiguous: bool, at: Int64[Tensor, "3"]) -> None:
+def laid_out(x: Float[Tensor, "A B"], keeps_strides: bool, before: int, at: Int64[Tensor, "3"]) -> None:
     """Writes to x what a kernel would get of it, times two, and to `at` where that lies: its address modulo 16, strides."""
     x.mul_(2)
 '''
@@ -31,12 +31,14 @@ _KERNEL = """
 
 using namespace opsmith;
 
-void laid_out(const Tensor& x, bool keeps_strides, bool contiguous, const Tensor& at) {
+void laid_out(const Tensor& x, bool keeps_strides, int64_t before, const Tensor& at) {
   AtenTensorHandle handle = nullptr;
   if (aoti_torch_new_tensor_handle(x.get(), &handle) != 0) fail("no handle");
   binding::Held held(handle);
   held.read();
-  if (contiguous) held.make_contiguous();
+  if (before == 1) held.make_contiguous();
+  if (before == 2) binding::make_rows_contiguous(held);
+  if (before == 3) binding::make_rows_contiguous(held, 0);
   binding::make_aligned(held, keeps_strides);
   float* data = held.data<float>();
   int64_t* found = static_cast<int64_t*>(at.data_ptr());
@@ -61,14 +63,18 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 
 
 @pytest.mark.parametrize(
-    ("offset", "size", "stride", "keeps", "contiguous", "strides"),
+    ("offset", "size", "stride", "keeps", "before", "strides"),
     [
-        (0, (4, 6), (10, 1), False, False, (10, 1)),  # as it is
-        (1, (4, 6), (10, 1), False, False, (6, 1)),
-        (1, (4, 6), (6, 1), False, False, (6, 1)),
-        (3, (4, 6), (1, 4), True, False, (1, 4)),  # a dense one, whose order of dimensions stays
-        (1, (4, 6), (1, 10), False, True, (6, 1)),  # copied because of its strides
-        (2, (4, 0), (1, 1), False, False, None),
+        (0, (4, 6), (10, 1), False, 0, (10, 1)),  # as it is
+        (1, (4, 6), (10, 1), False, 0, (6, 1)),
+        (1, (4, 6), (6, 1), False, 0, (6, 1)),
+        (3, (4, 6), (1, 4), True, 0, (1, 4)),  # a dense one, whose order of dimensions stays
+        (1, (4, 6), (1, 10), False, 1, (6, 1)),  # copied because of its strides
+        (0, (4, 6), (10, 1), False, 2, (10, 1)),
+        (0, (4, 1), (2, 5), False, 2, (2, 5)),  # of one column, whose stride does not count
+        (0, (4, 1), (2, 1), False, 3, (1, 1)),  # of one dimension to the kernel, whose stride is 2
+        (0, (4, 1), (1, 9), False, 3, (1, 9)),
+        (2, (4, 0), (1, 1), False, 0, None),
     ],
 )
 def test_where_a_tensor_lies(
@@ -77,7 +83,7 @@ def test_where_a_tensor_lies(
     size: tuple[int, int],
     stride: tuple[int, int],
     keeps: bool,
-    contiguous: bool,
+    before: int,
     strides: tuple[int, int] | None,
 ) -> None:
     base = torch.arange(100.0)
@@ -85,7 +91,7 @@ def test_where_a_tensor_lies(
     x, at = base.as_strided(size, stride, offset), torch.full((3,), -1)
     expected = base.clone()
     expected.as_strided(size, stride, offset).mul_(2)
-    module.laid_out(x, keeps, contiguous, at)
+    module.laid_out(x, keeps, before, at)
     torch.testing.assert_close(base, expected, rtol=0, atol=0)
     if strides is not None:
         assert at.tolist() == [0, *strides]

@@ -154,7 +154,9 @@ def _lay_out_for_launch(definition: Definition) -> Iterator[str]:
         if first == 0 and not is_dense:
             calls.append(f"arg_{parameter.name}.make_contiguous();")
         elif first < rank and not is_dense:
-            calls.append(f"make_rows_contiguous(arg_{parameter.name});")
+            group = parameter.tensor_type.shape.variadic_index
+            begin = f", {group}" if group == rank - 1 else ""
+            calls.append(f"make_rows_contiguous(arg_{parameter.name}{begin});")
         if is_cute:
             calls.append(f"make_aligned(arg_{parameter.name}{', true' if is_dense else ''});")
     if calls:

@@ -46,10 +46,15 @@ inline Held allocate(const DeviceId& device, int32_t dtype, const Sizes& sizes, 
   read();
 }
 
-// Replaces a tensor by a contiguous copy where its last dimension is not: for kernels that take all other strides.
-inline void make_rows_contiguous(Held& tensor) {
-  if (tensor && tensor.rank > 0 && tensor.sizes[tensor.rank - 1] != 1 && tensor.strides[tensor.rank - 1] != 1)
-    tensor.make_contiguous();
+// Replaces a tensor by a contiguous copy where its last dimension is not: for kernels that take all other strides. The
+// dimensions from `begin` on are the last one of such a kernel's view.
+inline void make_rows_contiguous(Held& tensor, int64_t begin = -1) {
+  if (!tensor) return;
+  for (int64_t dim = tensor.rank - 1; dim >= (begin < 0 ? tensor.rank - 1 : begin); --dim) {
+    if (dim < 0 || tensor.sizes[dim] == 1) continue;
+    if (tensor.strides[dim] != 1) tensor.make_contiguous();
+    return;
+  }
 }
 
 // Replaces a tensor by a contiguous copy where its data does not begin at a multiple of 16 bytes, as a view's may not:

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
 from typing import Any
 
 from .triton_kernel import RefusalError, closure, place_of
 
-__all__ = ["compile_error", "import_error"]
-
-
-def import_error(error: BaseException, kernel: Path) -> str:
-    """Return the message of an error at the line of the kernel's file that led to it."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}: error: {error.msg}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(kernel)]
-    line = frames[-1].lineno if frames else 1
-    return f"{kernel}:{line}: error: {_first_line(error)}"
+__all__ = ["compile_error"]
 
 
 def compile_error(error: BaseException, function: Any) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from .images import Image
+from .importing import error_at_line
 from .producer import FailureError, Order, Produced, compile_all
 from .triton_compiling import compile_variant, describe
-from .triton_errors import import_error
 from .triton_kernel import files_of, import_kernel, place_of
 
 __all__ = ["produce"]
@@ -28,7 +28,7 @@ def produce(order: Order) -> Produced:
         try:
             function = import_kernel(order.kernel, request["module"], request["function"])
         except Exception as error:
-            raise FailureError(import_error(error, order.kernel)) from None
+            raise FailureError(error_at_line(error, (str(order.kernel),))) from None
         images: list[Image] = []
         tasks = [(variant, image) for variant in request["kernels"] for image in order.images]
         # PTX comes after machine code, in the same process: what both need is in Triton's cache by then.
