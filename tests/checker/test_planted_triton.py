@@ -77,6 +77,6 @@ def test_there_are_enough_of_them_and_each_has_a_kernel() -> None:
 def test_the_kernels_compile_without_a_gpu(planted: bool, tmp_path: Path) -> None:
     name = module("in_triton", planted).__name__
     definitions = [operator.definition for operator in declared_in(name)]
-    toolchain = find_toolchain(cuda=False, rocm=False, triton=True)
+    toolchain = find_toolchain(cuda=False, rocm=False, ahead=["triton"])
     target = Target(cuda_archs=parse_cuda_archs("9.0a"))
     assert run_plan(plan_extension(assemble(name, definitions, ("cuda",)), toolchain, target), tmp_path).is_file()

@@ -92,8 +92,7 @@ with_examples(_cli, "")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 well, 1 the thing asked about is wrong, 2 the command line is wrong."""
-    # As it ends, Python looks through all objects several times: with torch's that takes 0.3 s.
-    atexit.register(gc.freeze)
+    atexit.register(_spare_last_collections)
     try:
         _cli.main(args=None if arguments is None else list(arguments), prog_name="opsmith", standalone_mode=True)
     except OpsmithError as error:
@@ -108,6 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name = f"{printable(str(error.filename)):.200}: " if error.filename is not None else ""
         click.echo(f"{click.style('error', fg='red', bold=True)}: {name}{error.strerror}{advice}", err=True)
         sys.exit(1)
+
+
+def _spare_last_collections() -> None:
+    """Keep Python from looking through all objects several times as it ends: with torch's that takes 0.3 s."""
+    if "triton" not in sys.modules:  # nanobind, which it is bound with, would take what is left for a leak, and say so
+        gc.freeze()
 
 
 def _advice(error: OSError) -> str:
