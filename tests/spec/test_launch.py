@@ -55,6 +55,13 @@ def test_a_configuration_that_is_there_twice_is_compiled_once():
     ]  # fmt: skip
 
 
+def test_constants_that_are_equal_in_python_are_compiled_apart():
+    configs = [{"A": 1, "when": "N == 1"}, {"A": True, "when": "N == 2"}, {"A": 1.0}]
+    launch = parse_launch("f", "N", configs, {})
+    assert [dict(config.constants)["A"].__class__ for config in launch.compiled] == [int, bool, float]
+    assert [launch.place(config) for config in launch.configs] == [0, 1, 2]
+
+
 def test_first_configuration_that_holds_is_taken() -> None:
     configs = [
         {"BLOCK": 1, "when": "N <= 16 and M > 2"},

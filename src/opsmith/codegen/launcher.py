@@ -9,7 +9,6 @@ passed is the kernel's language's matter (codegen/triton_launcher.py, codegen/cu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from opsmith.codegen.cpp import instance_parameters, string_literal, symbol
 from opsmith.codegen.variants import Variants
@@ -176,7 +175,7 @@ def _configuration(definition: Definition, launch: Launch) -> Iterator[str]:
         elif index > 0:
             yield "  } else {"
         indent = "  " if config.when is None and index == 0 else "    "
-        yield f"{indent}config = {launch.compiled.index(replace(config, when=None))};"
+        yield f"{indent}config = {launch.place(config)};"
         for axis, size in zip("xyz", launch.axes, strict=False):
             yield f"{indent}grid.{axis} = {size.cpp(spelled)};"
         if isinstance(launch, BlockLaunch):

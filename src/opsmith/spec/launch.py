@@ -84,6 +84,11 @@ class Config:
         """The constants that expressions may use: the ints."""
         return {name: value for name, value in self.constants if type(value) is int}
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What a kernel is compiled for. 1, True and 1.0 are equal in Python, and not to a compiler."""
+        return tuple((name, repr(value)) for name, value in self.constants), self.options
+
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether the configuration may be taken for some sizes: its condition may have its constants too."""
         return self.when is None or self.when.holds({**values, **self.numbers})
@@ -114,7 +119,11 @@ class Launch:
     @cached_property
     def compiled(self) -> tuple[Config, ...]:
         """What is compiled: the configurations without their conditions, each once."""
-        return tuple(dict.fromkeys(replace(config, when=None) for config in self.configs))
+        return tuple({config.identity: replace(config, when=None) for config in self.configs}.values())
+
+    def place(self, config: Config) -> int:
+        """Return where a configuration is among those that are compiled."""
+        return [one.identity for one in self.compiled].index(config.identity)
 
     def choose(self, values: Mapping[str, int]) -> Config | None:
         """Return the configuration for a call's sizes, or None if none may be taken."""

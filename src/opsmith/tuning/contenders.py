@@ -65,7 +65,7 @@ def contenders_of(launch: Launch) -> tuple[Contender, ...]:
     One that is there several times has the condition of the last: those before it are what an earlier tuning has put in
     front. Raises ArgumentError if there is only one.
     """
-    found = {(config.constants, config.options): config for config in launch.configs}
+    found = {config.identity: config for config in launch.configs}
     if len(found) < 2:
         raise ArgumentError("there is one configuration; give several to choose from: configs=[{...}, {...}]")
     return tuple(Contender(number, config) for number, config in enumerate(found.values()))
