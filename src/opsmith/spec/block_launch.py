@@ -13,7 +13,8 @@ from typing import Any
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.dims import Expression
-from opsmith.spec.launch import Launch, parse_launch, parse_number, split_sizes
+from opsmith.spec.launch import Launch, parse_launch
+from opsmith.spec.launch_numbers import parse_number, split_sizes
 
 __all__ = ["BlockLaunch", "parse_block_launch"]
 
