@@ -12,9 +12,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
-from opsmith.codegen.cute_source import read_cute_function
 from opsmith.codegen.cute_variants import find_cute_variants
 from opsmith.codegen.prototype import skeleton
+from opsmith.codegen.python_source import read_cute_function
 from opsmith.errors import CompileError, DefinitionError, SignatureError
 from opsmith.runtime.define import define
 from opsmith.runtime.options import OpOptions

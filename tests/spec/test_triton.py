@@ -11,7 +11,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 import opsmith
-from opsmith.codegen.triton_source import read_function
+from opsmith.codegen.python_source import read_triton_function
 from opsmith.errors import CompileError, DefinitionError, SignatureError
 from opsmith.runtime.define import define
 from opsmith.runtime.options import OpOptions
@@ -46,7 +46,7 @@ _ALL = "x, at, weight, factor, k, mode: tl.constexpr, is_last, y, BLOCK: tl.cons
 
 
 def _match(definition: Definition) -> dict[str, KernelArgument]:
-    return {argument.name: argument for argument in match_arguments(definition, read_function(definition))}
+    return {argument.name: argument for argument in match_arguments(definition, read_triton_function(definition))}
 
 
 def test_each_parameter_gets_what_its_name_says(defined: Callable[..., Definition]) -> None:

@@ -15,7 +15,7 @@ from opsmith.codegen.cuda_source import read_cuda_function
 from opsmith.codegen.instantiate import declaration
 from opsmith.codegen.launcher import strided_from
 from opsmith.codegen.outputs import allocate_outputs, lay_out_inputs
-from opsmith.codegen.triton_source import read_function
+from opsmith.codegen.python_source import read_triton_function
 from opsmith.codegen.unbox import unbox
 from opsmith.spec.cuda import match_cuda_arguments
 from opsmith.spec.definition import AHEAD, DEVICES, Definition, Device
@@ -167,7 +167,7 @@ def _lay_out_for_launch(definition: Definition) -> Iterator[str]:
 
 def _launched_arguments(definition: Definition) -> tuple[KernelArgument, ...]:
     if definition.kernels["cuda"].style == "triton":
-        return match_arguments(definition, read_function(definition))
+        return match_arguments(definition, read_triton_function(definition))
     return match_cuda_arguments(definition, read_cuda_function(definition))
 
 

@@ -15,11 +15,10 @@ from opsmith.codegen.cuda_launcher import generate_cuda_launcher
 from opsmith.codegen.cuda_source import read_cuda_function
 from opsmith.codegen.cuda_variants import cuda_request_text, find_cuda_variants
 from opsmith.codegen.cute_launcher import generate_cute_launcher
-from opsmith.codegen.cute_source import read_cute_function
 from opsmith.codegen.cute_variants import cute_request_text, find_cute_variants
 from opsmith.codegen.instantiate import instantiate
+from opsmith.codegen.python_source import kernel_module, read_cute_function, read_triton_function
 from opsmith.codegen.triton_launcher import generate_triton_launcher
-from opsmith.codegen.triton_source import kernel_module, read_function
 from opsmith.codegen.triton_variants import find_variants, request_text
 from opsmith.errors import DefinitionError
 from opsmith.spec.definition import AHEAD, DEVICES, GPU_SUFFIXES, Definition, Device, Kernel
@@ -127,7 +126,7 @@ def _ahead_sources(definitions: list[Definition]) -> Iterator[Source]:
         _check_files(definition, kernel)
         language: Language
         if kernel.style == "triton":
-            variants = find_variants(definition, read_function(definition))
+            variants = find_variants(definition, read_triton_function(definition))
             language, launcher = "triton", generate_triton_launcher(variants)
             request = request_text(variants, kernel_module(definition))
         elif kernel.style == "cute":

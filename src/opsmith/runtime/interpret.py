@@ -50,9 +50,9 @@ def interpreted_kernel(definition: Definition, sizes: SizeProgram) -> Callable[.
 
     Raises ToolchainError where Triton is not installed, and SignatureError or CompileError as a build does.
     """
-    from opsmith.codegen.triton_source import read_function
+    from opsmith.codegen.python_source import read_triton_function
 
-    arguments = match_arguments(definition, read_function(definition))
+    arguments = match_arguments(definition, read_triton_function(definition))
     signature, kernel = definition.signature, definition.kernels["cuda"]
     known = quantities(signature)
     function = _load(definition, kernel)
@@ -101,7 +101,7 @@ def interpreted_blocks(definition: Definition, values: Mapping[str, Any]) -> int
 
 def _load(definition: Definition, kernel: Kernel) -> Any:
     """Return the interpreted function of a kernel's file, which is imported in its package."""
-    from opsmith.codegen.triton_source import kernel_module
+    from opsmith.codegen.python_source import kernel_module
 
     file, name = kernel.sources[0], kernel_module(definition)
     loaded = sys.modules.get(name)
