@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import opsmith
+import softmax_rows
 from forks import python_c
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_nvrtc
@@ -161,46 +161,16 @@ def test_strides_offsets_and_empty_tensors(rows: ModuleType) -> None:
 
 @pytest.mark.whole_gpu
 def test_offsets_beyond_32_bits(rows: ModuleType) -> None:
-    rows_, columns = (1 << 31) // 16384 + 64, 16384
-    x = torch.empty(rows_, columns, device="cuda", dtype=torch.float16).normal_()
-    y = rows.softmax(x)
-    torch.testing.assert_close(y[-8:], torch.softmax(x[-8:], 1), rtol=2e-2, atol=1e-6)
-    torch.testing.assert_close(y[:8], torch.softmax(x[:8], 1), rtol=2e-2, atol=1e-6)
+    softmax_rows.with_offsets_beyond_32_bits(rows.softmax)
 
 
 def test_threads_streams_and_graphs(rows: ModuleType) -> None:
-    x = torch.randn(64, 300, device="cuda")
-    expected = torch.softmax(x, 1)
-
-    def on_a_stream(_: int) -> torch.Tensor:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
-            y = rows.softmax(x)
-            torch.cuda.current_stream().synchronize()
-            return y
-
-    torch.cuda.synchronize()
-    with ThreadPoolExecutor(8) as pool:
-        for y in pool.map(on_a_stream, range(64)):
-            torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
-    # A configuration that is loaded while a graph is captured.
-    graph, given = torch.cuda.CUDAGraph(), torch.randn(8, 3000, device="cuda")
-    with torch.cuda.graph(graph):
-        y = rows.softmax(given)
-    given.normal_()
-    graph.replay()
-    torch.cuda.synchronize()
-    torch.testing.assert_close(y, torch.softmax(given, 1), rtol=1e-5, atol=1e-6)
+    softmax_rows.on_threads_and_streams(rows.softmax)
+    softmax_rows.captured_in_a_graph(rows.softmax)
 
 
 def test_gradients_and_compile(rows: ModuleType) -> None:
-    x = torch.randn(9, 700, device="cuda", requires_grad=True)
-    g = torch.randn(9, 700, device="cuda")
-    (expected,) = torch.autograd.grad(torch.softmax(0.5 * x, 1), x, g)
-    (found,) = torch.autograd.grad(rows.softmax(x, 0.5), x, g)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    compiled = torch.compile(lambda x: rows.softmax(x, 0.5) * 2, fullgraph=True)
-    torch.testing.assert_close(compiled(x), 2 * torch.softmax(0.5 * x, 1), rtol=1e-4, atol=1e-5)
+    softmax_rows.differentiated_and_compiled(rows.softmax)
 
 
 @pytest.mark.parametrize("columns", [100, 12_288, 20_000])

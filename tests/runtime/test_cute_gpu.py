@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 import opsmith
+import softmax_rows
 from forks import python_c
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_cute
@@ -203,28 +203,11 @@ def test_strides_offsets_and_empty_tensors(rows: ModuleType) -> None:
 
 @pytest.mark.whole_gpu
 def test_offsets_beyond_32_bits(rows: ModuleType) -> None:
-    rows_, columns = (1 << 31) // 16384 + 64, 16384
-    x = torch.empty(rows_, columns, device="cuda", dtype=torch.float16).normal_()
-    y = rows.softmax(x)
-    torch.testing.assert_close(y[-8:], torch.softmax(x[-8:], 1), rtol=2e-2, atol=1e-6)
-    torch.testing.assert_close(y[:8], torch.softmax(x[:8], 1), rtol=2e-2, atol=1e-6)
+    softmax_rows.with_offsets_beyond_32_bits(rows.softmax)
 
 
-def test_threads_streams_and_graphs(rows: ModuleType) -> None:
-    x = torch.randn(64, 300, device="cuda")
-    expected = torch.softmax(x, 1)
-
-    def on_a_stream(_: int) -> torch.Tensor:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
-            y = rows.softmax(x)
-            torch.cuda.current_stream().synchronize()
-            return y
-
-    torch.cuda.synchronize()
-    with ThreadPoolExecutor(8) as pool:
-        for y in pool.map(on_a_stream, range(64)):
-            torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
+def test_threads_and_streams(rows: ModuleType) -> None:
+    softmax_rows.on_threads_and_streams(rows.softmax)
 
 
 def test_a_kernel_that_is_loaded_while_a_graph_is_captured(small: ModuleType) -> None:
