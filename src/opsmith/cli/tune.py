@@ -73,7 +73,7 @@ def _tuned(path: str, imports: tuple[str, ...], output: Path | None, values: dic
     definition = operators[0].definition
     file = output or definition.root / "tuned.py"
     read_lists(file)
-    contenders_of(launch_of(definition, "backward" if options.phase == "backward" else "forward"))
+    contenders_of(launch_of(definition, options.phase))
     refuse_missing_gpu("cuda")
     subject, _ = bench_subject(operators[0], BenchOptions(device="cuda", seed=options.seed))
     tuned = tune(subject, options, lambda text: click.echo(f"{subject.name}: {text} ...", err=True))

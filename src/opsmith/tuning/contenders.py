@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal
 
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.prepare import prepare
@@ -17,10 +16,9 @@ from opsmith.runtime.torch_ops import overload_of
 from opsmith.spec.definition import Definition, Group
 from opsmith.spec.launch import Config, Launch
 from opsmith.store import Store, default_root
+from opsmith.tuning.options import Phase
 
-__all__ = ["Contender", "Phase", "build", "contenders_of", "launch_of"]
-
-Phase = Literal["forward", "backward"]
+__all__ = ["Contender", "build", "contenders_of", "launch_of"]
 
 # PyTorch does not take an operator of the same name a second time.
 _numbers = count()

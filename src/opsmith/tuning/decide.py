@@ -41,6 +41,13 @@ class Region:
     choice: int
     bounds: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether some sizes are within the bounds."""
+        return all(
+            (above is None or sizes[name] > above) and (most is None or sizes[name] <= most)
+            for name, (above, most) in self.bounds.items()
+        )
+
     @property
     def condition(self) -> str:
         """The bounds as the condition of a configuration, "" where there are none."""

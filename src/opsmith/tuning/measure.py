@@ -13,13 +13,11 @@ from opsmith.benchmark.run import run_bench
 from opsmith.errors import ArgumentError
 from opsmith.runtime.operator import Operator
 from opsmith.subject.subject import Subject
-from opsmith.tuning.contenders import Contender, Phase, build, contenders_of, launch_of
+from opsmith.tuning.contenders import Contender, build, contenders_of, launch_of
 from opsmith.tuning.decide import Point, Region, divide
-from opsmith.tuning.options import TuneOptions
+from opsmith.tuning.options import Phase, TuneOptions
 
 __all__ = ["Measured", "Tuned", "tune"]
-
-Bench = Callable[[Subject, str, BenchOptions, tuple[Competitor, ...]], BenchReport]
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,7 @@ class Tuned:
 
     def choice(self, sizes: Mapping[str, int]) -> int | None:
         """Return the number of the contender for some sizes."""
-        for region in self.regions:
-            if all((a is None or sizes[n] > a) and (b is None or sizes[n] <= b) for n, (a, b) in region.bounds.items()):
-                return region.choice
-        return None
+        return next((region.choice for region in self.regions if region.holds(sizes)), None)
 
 
 def tune(subject: Subject, options: TuneOptions, tell: Callable[[str], None] = lambda _: None) -> Tuned:
@@ -80,9 +75,8 @@ def tune(subject: Subject, options: TuneOptions, tell: Callable[[str], None] = l
     if subject.operator is None:
         raise ArgumentError(f"{subject.name} is not an operator of opsmith's")
     definition = subject.operator.definition
-    phase: Phase = "forward" if options.phase == "forward" else "backward"
+    phase, sizes = options.phase, tuple(options.sizes)
     contenders = contenders_of(launch_of(definition, phase))
-    sizes = [dict(size) for size in options.sizes]
     fitting = [[each for each in contenders if each.fits(size)] for size in sizes]
     if lost := [size for size, those in zip(sizes, fitting, strict=True) if not those]:
         raise ArgumentError(f"no configuration of {definition.name} is for {_shown(lost[0])}")
@@ -92,7 +86,7 @@ def tune(subject: Subject, options: TuneOptions, tell: Callable[[str], None] = l
     measured = []
     for index, (size, those) in enumerate(zip(sizes, fitting, strict=True)):
         tell(f"timing {len(those)} configurations at {_shown(size)}, {index + 1} of {len(sizes)}")
-        report = _timed(subject, options, phase, size, {each.number: operators[each.number] for each in those})
+        report = _timed(subject, options, size, {each.number: operators[each.number] for each in those})
         measured.append(_read(report, size, those))
     regions = divide([each.point for each in measured])
     if not regions:
@@ -104,11 +98,12 @@ def tune(subject: Subject, options: TuneOptions, tell: Callable[[str], None] = l
 
 
 def _timed(
-    subject: Subject, options: TuneOptions, phase: Phase, size: Mapping[str, int], operators: Mapping[int, Operator]
+    subject: Subject, options: TuneOptions, size: Mapping[str, int], operators: Mapping[int, Operator]
 ) -> BenchReport:
-    extra = tuple(Competitor(str(number), operator, phases=(phase,)) for number, operator in operators.items())
+    phases = (options.phase,)
+    extra = tuple(Competitor(str(number), operator, phases=phases) for number, operator in operators.items())
     bench = BenchOptions(
-        device="cuda", sizes=[size], dtypes=options.dtypes, phases=(phase,), against=("eager",), seed=options.seed,
+        device="cuda", sizes=[size], dtypes=options.dtypes, phases=phases, against=("eager",), seed=options.seed,
         seconds=options.seconds / len(tuple(options.sizes)),
     )  # fmt: skip
     return run_bench(subject, "cuda", bench, extra=extra)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from opsmith._keywords import Option, option
+from opsmith._keywords import Option, normalize, option
 from opsmith.errors import ArgumentError
 
-__all__ = ["TuneOptions"]
+__all__ = ["Phase", "TuneOptions"]
+
+Phase = Literal["forward", "backward"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class TuneOptions:
             is_repeated=True,
         ),
     )
-    phase: str = option(
+    phase: Phase = option(
         "forward",
         Option("Whose kernel: the operator's or its backward's.", kind="text", choices=("forward", "backward")),
     )
@@ -42,11 +45,14 @@ class TuneOptions:
     seed: int = option(0, Option("Seed of the values.", kind="integer"))
 
     def __post_init__(self) -> None:
-        if not tuple(self.sizes):
+        normalize(self, sizes=tuple(dict(size) for size in self.sizes))
+        if not self.sizes:
             raise ArgumentError("name the sizes to choose for: --size M=8192,N=1024 --size M=8192,N=4096")
         names = {frozenset(size) for size in self.sizes}
         if len(names) > 1:
             first, other = sorted(names, key=sorted)[:2]
             raise ArgumentError(f"give every --size the same names; {', '.join(sorted(first ^ other))} is not in all")
+        if self.phase not in ("forward", "backward"):
+            raise ArgumentError(f"phase is {self.phase!r}; it is forward or backward")
         if not self.seconds > 0:
             raise ArgumentError(f"seconds is {self.seconds}; give a positive number")

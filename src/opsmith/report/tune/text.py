@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,12 +68,7 @@ def _gain(tuned: Tuned, measured: Measured) -> float | None:
     choice = tuned.choice(measured.sizes)
     taken = measured.seconds.get(-1 if choice is None else choice, {})
     ratios = [measured.own[dtype] / seconds for dtype, seconds in taken.items() if dtype in measured.own]
-    if not ratios:
-        return None
-    product = 1.0
-    for ratio in ratios:
-        product *= ratio
-    return float(product ** (1 / len(ratios)))
+    return statistics.geometric_mean(ratios) if ratios else None
 
 
 def _size(measured: Measured) -> str:
