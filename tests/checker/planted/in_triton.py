@@ -18,9 +18,9 @@ Matrix = Float32[Tensor, "M N"]
 Rows = Float32[Tensor, "M"]
 
 
-def declare(name: str, grid: str | int = "cdiv(n, BLOCK)") -> Any:
+def declare(name: str, grid: str | int = "cdiv(n, BLOCK)", block: int = BLOCK) -> Any:
     """Return the decorator of an operator with a kernel of that name."""
-    kernel = opsmith.triton(f"in_triton_kernels.py:{name}", grid=grid, BLOCK=BLOCK, PLANTED=PLANTED)
+    kernel = opsmith.triton(f"in_triton_kernels.py:{name}", grid=grid, BLOCK=block, PLANTED=PLANTED)
     return opsmith.op(cuda=kernel, namespace=__name__, outputs="y")
 
 
@@ -54,7 +54,7 @@ def lost_infinity(x: Vector) -> Vector:
     return 0.5 * x
 
 
-@declare("row_tail", grid="M")
+@declare("row_tail", grid="M", block=1024)
 def row_tail(x: Matrix) -> Rows:
     return x.sum(1)
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from opsmith.checker.memory.damage import Damage, Guard
+from opsmith.checker.memory.gpu_bytes import GpuBytes
 
 __all__ = ["GpuGuard"]
 
@@ -25,21 +24,6 @@ class _Block:
     is_free: bool
 
 
-@dataclass(frozen=True)
-class _Bytes:
-    """Memory of a GPU as PyTorch takes it from other libraries."""
-
-    address: int
-    size: int
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {"shape": (self.size,), "typestr": "|u1", "data": (self.address, False), "version": 2}
-
-    def tensor(self) -> Tensor:
-        return torch.as_tensor(self, device="cuda")
-
-
 class GpuGuard(Guard):
     """The free memory of a GPU, filled with a byte when the guard begins."""
 
@@ -48,7 +32,7 @@ class GpuGuard(Guard):
         self._body = body
         self._filled = [block for block in _blocks() if block.is_free]
         for block in self._filled:
-            _Bytes(block.address, block.size).tensor().fill_(body)
+            GpuBytes(block.address, block.size).tensor().fill_(body)
         torch.cuda.synchronize()
 
     def damage(self, results: Iterable[int] = ()) -> Damage | None:
@@ -58,7 +42,7 @@ class GpuGuard(Guard):
         """
         wanted = set(results)
         for block in _blocks():
-            rest = _Bytes(block.address + block.wanted, block.size - block.wanted)
+            rest = GpuBytes(block.address + block.wanted, block.size - block.wanted)
             if block.address not in wanted or rest.size <= 0 or not self._was_filled(rest):
                 continue
             changed = (rest.tensor() != self._body).nonzero()
@@ -66,7 +50,7 @@ class GpuGuard(Guard):
                 return Damage(block.address, block.wanted, block.wanted + int(changed[0]))
         return None
 
-    def _was_filled(self, part: _Bytes) -> bool:
+    def _was_filled(self, part: GpuBytes) -> bool:
         ends = ((block.address, block.address + block.size) for block in self._filled)
         return any(begin <= part.address and part.address + part.size <= end for begin, end in ends)
 

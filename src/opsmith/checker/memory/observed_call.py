@@ -101,10 +101,10 @@ def _look_for_damage(call: ObservedCall, watch: Guard | None, device: str, resul
 
 
 def _allocated_first(subject: Subject, results: Mapping[str, Tensor]) -> list[int]:
-    """Return the addresses of results that are allocated before the kernel runs, as those of view kernels are."""
+    """Return the addresses of results that are allocated before the kernel runs, as all are but those of native kernels."""
     kernels = subject.operator.definition.kernels.values() if subject.operator is not None else ()
-    is_view = bool(kernels) and all(kernel.style == "view" for kernel in kernels)
-    return [_start(result) for name, result in results.items() if is_view and name not in subject.mutated]
+    are_first = bool(kernels) and all(kernel.style != "native" for kernel in kernels)
+    return [_start(result) for name, result in results.items() if are_first and name not in subject.mutated]
 
 
 def _start(tensor: Tensor) -> int:

@@ -19,7 +19,7 @@ from opsmith.subject.subject import Subject
 __all__ = ["OTHER_RESULT", "SpoiledError", "is_accident", "judge"]
 
 # The words of a reference that runs out of memory or of digits: a limit of PyTorch's, which says nothing of the call.
-_LIMITS = ("allocate", "out of memory", "enough memory", "overflow", "too large", "invalid size")
+_LIMITS = ("allocate", "out of memory", "enough memory", "overflow", "too large", "invalid size", "symint")
 # A call that is answered with other numbers than the reference's.
 OTHER_RESULT = "it returned something else"
 _ASSERTION = "INTERNAL ASSERT"

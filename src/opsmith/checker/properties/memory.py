@@ -12,6 +12,7 @@ from opsmith.checker.memory.observations import Observation, depends_on, observa
 from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.particulars import named
+from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.read_only import written_and_put_back
@@ -77,17 +78,18 @@ def reads_outside(context: Context) -> Outcome:
     hint = "Compare indices with the size before reading; the first and last elements lack a neighbour."
     cases = [seen.case for seen in observe_cases(context).made if seen.differs]
     outcome = _first(context, cases, judge, hint, note=_limits_of(context.device))
-    if outcome.state == "passed" and context.device == "cpu":
+    if outcome.state == "passed":
         _call_before_guard_page(context)
     return outcome
 
 
 def _call_before_guard_page(context: Context) -> None:
-    """Call the kernel on inputs that end at an unreadable page: a read past their end crashes, whatever it would give."""
+    """Call the kernel on inputs that end at unreadable memory: a read past their end crashes, whatever it would give."""
     for case in accepted(context, "plain"):
         context.tell(case)
         with quiet(), contextlib.suppress(Exception):
-            kernel_outputs(context.subject, before_guard_page(case.build()))
+            kernel_outputs(context.subject, before_guard_page(case.build(context.device)))
+        settle(context.device)
 
 
 def inputs_unchanged(context: Context) -> Outcome:
