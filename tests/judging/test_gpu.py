@@ -104,7 +104,7 @@ def normalize(x, w):
 
 
 def on_gpu(folder: Path, text: str, **options: object) -> Judgement:
-    return judged(folder, text, device="cuda", call_seconds=20.0, memory_gib=16.0, **options)
+    return judged(folder, text, device="cuda", call_seconds=20.0, load_seconds=60.0, memory_gib=16.0, **options)
 
 
 @pytest.mark.parametrize("name", list(CHEATS))

@@ -30,6 +30,8 @@ _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
 _ROWS = 3
 # Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
 _KINDS = ("mixed", "big", "faint", "ties")
+# How often a call is repeated to learn what its result depends on.
+_TIMES = 2
 # The part of the elements that are other ones where most stay.
 _PLACES, _FEWEST = 1 / 8, 64
 
@@ -85,15 +87,31 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
 
 def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """The first calls; what is done later or elsewhere is not there when the current stream comes to the end of a call."""
-    for number in (0, 0):
-        values = posed.values(number)
-        found, at_once = trial.batch([values], is_watched=True)
-        expected = _hold(trial, values, posed.label, found, earlier)
+    values = posed.values(0)
+    for is_again in (False, True):
+        found, at_once = trial.batch([values], keep=is_again, is_watched=True)
+        try:
+            expected = _hold(trial, values, posed.label, found, earlier)
+        except _Refused as refused:
+            if refused.charge.refusal is Refusal.NOT_DETERMINISTIC and _reads_early(trial, values):
+                text = "its result is wrong where inputs come to the current stream after the call, and right otherwise"
+                raise _Refused(Charge(Refusal.OTHER_STREAM, text, posed.label)) from None
+            raise
         if trial.wrong(at_once, expected) is not None:
             is_gpu = trial.cell.device == "cuda"
             where = "the current stream" if is_gpu else "the call"
             name = Refusal.OTHER_STREAM if is_gpu else Refusal.WORKS_AFTER_THE_END
             raise _Refused(Charge(name, f"its result is not there at the end of {where}, and right later", posed.label))
+
+
+def _reads_early(trial: Trial, values: Values) -> bool:
+    """Whether a GPU's results are wrong whenever inputs arrive late, and right whenever they are there."""
+    expected = trial.expected(values)
+    late = [trial.batch([values], is_watched=True)[0] for _ in range(_TIMES)]
+    there = [trial.call(values) for _ in range(_TIMES)]
+    return all(trial.wrong(found, expected) is not None for found in late) and all(
+        trial.wrong(found, expected) is None for found in there
+    )
 
 
 def _other_contents(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:

@@ -64,7 +64,7 @@ class Calls:
     def load(self, slots: list[list[Any]], keep: bool) -> dict[str, Any]:
         """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place."""
         area = self.areas["inputs"]
-        memory = self.device.mirror(area, keep)
+        memory = self.device.mirror(area, keep, leave=len(slots) > 1)
         if keep and slots == self.descriptions:
             for tensor in _tensors(self.slots):
                 _increment_version(tensor)

@@ -16,8 +16,11 @@ class Device(Protocol):
 
     name: str
 
-    def mirror(self, area: Area, keep: bool) -> Parts:
-        """Return the area's content on the device; with `keep` at the place where it was before."""
+    def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
+        """Return the area's content on the device; with `keep` at the place where it was before.
+
+        With `leave` the content is at that place too, for those who have kept it and do not look at what they are given.
+        """
         ...
 
     def write_back(self, area: Area) -> None:
@@ -50,7 +53,7 @@ class Cpu:
 
     name = "cpu"
 
-    def mirror(self, area: Area, keep: bool) -> Parts:
+    def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
         """Return the area itself."""
         return area
 

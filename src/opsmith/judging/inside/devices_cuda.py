@@ -30,6 +30,8 @@ class Cuda:
         runtime = cuda_runtime()
         self._wait = torch.cuda.synchronize if runtime is None else runtime.cudaDeviceSynchronize
         self._on_device: Tensor | None = None
+        self._left: Tensor | None = None
+        self._late: Tensor | None = None
         self._flush = torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
         self._most_bytes, self._total_bytes = most_bytes, torch.cuda.mem_get_info()[1]
         self._limit_allocator, self._limited_for = torch.cuda.set_per_process_memory_fraction, -1
@@ -42,12 +44,18 @@ class Cuda:
             allowed = self._most_bytes + self._flush.numel() + COPIES * inputs_bytes
             self._limit_allocator(min(1.0, allowed / self._total_bytes))
 
-    def mirror(self, area: Area, keep: bool) -> Cuda:
-        """Copy the area's content to the device; without `keep` to another place."""
+    def mirror(self, area: Area, keep: bool, leave: bool) -> Cuda:
+        """Copy the area's content to the device; without `keep` to another place, with `leave` to the last one too."""
         self._limit_for(area.size)
+        self._left = None
         if self._on_device is None or not keep or self._on_device.numel() != area.size:
+            # The last one goes after the new one is there, which then lies elsewhere.
             before, self._on_device = self._on_device, torch.empty(area.size, dtype=torch.uint8, device="cuda")
-            del before  # after the new one is there, so that it lies elsewhere
+            if leave and before is not None:
+                size = min(before.numel(), area.size)
+                before[:size].copy_(area.bytes[:size])
+                self._left = before
+            del before
         self._on_device.copy_(area.bytes)
         return self
 
@@ -74,15 +82,17 @@ class Cuda:
         """Take the inputs away, and have the current stream bring them back when it has slept."""
         if self._on_device is None:
             return
-        kept = self._on_device.clone()
+        # Kept until the copy is made: the allocator would give it to the candidate, whose other streams could be early.
+        self._late = self._on_device.clone()
         self._on_device.fill_(0xFF)
         self._wait()
         torch.cuda._sleep(_LATE_CYCLES)
-        self._on_device.copy_(kept)
+        self._on_device.copy_(self._late)
 
     def wait(self) -> None:
         """Wait for everything that is queued, on every stream; raises what CUDA reports."""
         status = self._wait()
+        self._late = None
         if status:
             torch.cuda.synchronize()  # raises it in words
             raise RuntimeError(f"CUDA error {status}")
