@@ -62,8 +62,11 @@ def test_both_use_one_build(tmp_path: Path, empty_store: Path):
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_graphs_on_two_gpus_train_and_end(tmp_path: Path):
+    with_gpus = {name: value for name, value in environment().items() if name != "CUDA_VISIBLE_DEVICES"}
+    if own := os.environ.get("CUDA_VISIBLE_DEVICES"):
+        with_gpus["CUDA_VISIBLE_DEVICES"] = own
     done = subprocess.run(
-        [*TORCHRUN, "detection_kit.ranks", str(tmp_path), "graphs"], env=environment(), capture_output=True, text=True,
+        [*TORCHRUN, "detection_kit.ranks", str(tmp_path), "graphs"], env=with_gpus, capture_output=True, text=True,
         check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

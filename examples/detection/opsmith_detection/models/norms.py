@@ -56,8 +56,10 @@ def _backward(
     grad: Tensor, x: Tensor, weight: Tensor, mean: Tensor, variance: Tensor, eps: float, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of a batch norm by fixed statistics for its input, weight and bias."""
+    # Some of CUDA's kernels take what a forward keeps, and do without the running statistics.
+    kept = mean, (variance + eps).rsqrt()
     found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
-        grad, x, weight, mean, variance, None, None, False, eps, wanted
+        grad, x, weight, mean, variance, *kept, False, eps, wanted
     )
     return found
 
