@@ -28,7 +28,7 @@ import gc
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ CONFIGS = ROOT / "examples" / "detection" / "configs"
 GPU_CANVAS, CPU_CANVAS = (800, 1344), (128, 128)
 OBJECTS = 7  # COCO's images have so many on average
 ROUNDS, STEPS = 9, 3
+COMPETITORS = ("opsmith", "opsmith eager", "torchvision", "channels_last", "compiled")
 
 Call = Callable[[], Any]
 
@@ -211,14 +212,14 @@ def facts_of(make: Callable[[], Call]) -> dict[str, Any]:
     return {**facts, "samples": [on_gpu(call) for _ in range(ROUNDS)]}
 
 
-def measure_gpu(phase: str, model: str, batch_size: int, precision: str) -> dict[str, Any]:
+def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without: Sequence[str]) -> dict[str, Any]:
     """Return a row: a phase of a model with a batch in a precision."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     config = load_config(CONFIGS / f"{model}.yaml", [f"solver.precision={precision}", "solver.rate=1e-5"])
     batch = make_batch(batch_size, GPU_CANVAS, config.model, "cuda")
     kind = training if phase == "training" else inference
-    names = ("opsmith", "opsmith eager", "torchvision", "channels_last", "compiled")
+    names = [name for name in COMPETITORS if name not in without]
     makers = {name: partial(kind, name, config, GPU_CANVAS, batch, "cuda") for name in names}
     row: dict[str, Any] = {"phase": phase, "model": model, "batch": batch_size, "precision": precision}
     facts: dict[str, dict[str, Any]] = {}
@@ -266,10 +267,10 @@ def rows_of(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for model in models:
         for precision in given.precision or ("bfloat16", "tf32"):
             if given.only != "training":
-                yield measure_gpu("inference", model, 1, precision)
+                yield measure_gpu("inference", model, 1, precision, given.without)
             if given.only != "inference":
                 for size in given.batch or (2, 4, 8, 16):
-                    yield measure_gpu("training", model, size, precision)
+                    yield measure_gpu("training", model, size, precision, given.without)
 
 
 def summary(row: dict[str, Any]) -> str:
@@ -289,6 +290,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, action="append", help="images of a step; several times for several")
     parser.add_argument("--model", action="append", choices=("mask_rcnn_r50", "retinanet_r50"))
     parser.add_argument("--precision", action="append", choices=("bfloat16", "tf32"))
+    parser.add_argument(
+        "--without", nargs="+", choices=COMPETITORS[1:], default=(), help="compiling takes a minute a case"
+    )
     parser.add_argument("--only", choices=("training", "inference"))
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()

@@ -21,7 +21,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -50,6 +50,7 @@ from pycocotools import mask as coco_mask
 
 from torchvision_detectors import torchvision_model
 
+SIDES = ("ours", "torchvision")
 MEASURED = ("box/AP", "box/AP50", "mask/AP", "mask/AP50")
 
 
@@ -134,26 +135,27 @@ def _seconds(marks: list[float], steps: int) -> dict[str, float]:
     return {"training_s": marks[-1] - marks[0], "step_ms": 1000 * statistics.median(apart or [marks[-1] - marks[0]])}
 
 
-def run(config: Config, seed: int, device: torch.device) -> dict[str, Any]:
-    """Train both with a seed and return what was measured of each."""
+def run(config: Config, seed: int, device: torch.device, sides: Sequence[str] = SIDES) -> dict[str, Any]:
+    """Train both with a seed, or one of them, and return what was measured of each."""
     config = replace(config, seed=seed, output=config.output / f"seed{seed}")
     torch.manual_seed(seed)
     theirs = torchvision_model(config.model, config.data.shorter_sides, config.data.longest_side)
     weights = {name: value.clone() for name, value in theirs.state_dict().items()}
-    world = World(0, 1, device)
-
-    training, times = train_ours(weights, config, device)
-    with training.evaluated():
-        found = evaluate(training.predictor, config, training.data["test"], world)
-    measured = {"seed": seed, "ours": {**times, **{name: found[name] for name in MEASURED}}}
-    del training
-
-    times = train_torchvision(theirs, config, device)
-    model = build_model(config.model)
-    load_torchvision(model, {name: value.cpu() for name, value in theirs.state_dict().items()})
-    predictor = Predictor(model.to(device).eval(), config, device, graph=config.graph)
-    found = evaluate(predictor, config, datasets(config)["test"], world)
-    return {**measured, "torchvision": {**times, **{name: found[name] for name in MEASURED}}}
+    world, measured = World(0, 1, device), {}
+    if "ours" in sides:
+        training, times = train_ours(weights, config, device)
+        with training.evaluated():
+            found = evaluate(training.predictor, config, training.data["test"], world)
+        measured["ours"] = {**times, **{name: found[name] for name in MEASURED}}
+        del training
+    if "torchvision" in sides:
+        times = train_torchvision(theirs, config, device)
+        model = build_model(config.model)
+        load_torchvision(model, {name: value.cpu() for name, value in theirs.state_dict().items()})
+        predictor = Predictor(model.to(device).eval(), config, device, graph=config.graph)
+        found = evaluate(predictor, config, datasets(config)["test"], world)
+        measured["torchvision"] = {**times, **{name: found[name] for name in MEASURED}}
+    return {"seed": seed, **measured}
 
 
 def main() -> None:
@@ -164,19 +166,21 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=lambda text: [int(one) for one in text.split(",")], default=[0, 1, 2], help="such as 0,1,2"
     )
+    parser.add_argument("--only", choices=SIDES, help="train one of the two; both by default")
     parser.add_argument("--json", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="name=value")
     given = parser.parse_intermixed_args()
     config, device = load_config(given.config, given.overrides), torch.device(given.device)
     make_digits(config.data.train.parent, given.images, config.data.canvases[0])
-    results = [run(config, seed, device) for seed in given.seeds]
+    sides = (given.only,) if given.only else SIDES
+    results = [run(config, seed, device, sides) for seed in given.seeds]
     for name in ("training_s", "step_ms", *MEASURED):
         row = []
-        for side in ("ours", "torchvision"):
+        for side in sides:
             values = [result[side][name] for result in results]
             spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
-            row.append(f"{statistics.fmean(values):9.3f}{spread}")
-        print(f"{name:12}  ours {row[0]}   torchvision {row[1]}")
+            row.append(f"{side} {statistics.fmean(values):9.3f}{spread}")
+        print(f"{name:12}  {'   '.join(row)}")
     if given.json is not None:
         where = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
         about = {"device": where, "torch": torch.__version__, "config": str(given.config.name), "runs": results}
