@@ -38,7 +38,7 @@ def test_a_cheat_that_waits_for_the_clock_is_refused(name: str, tmp_path: Path) 
 
 def test_what_is_right_only_when_it_is_not_timed_is_accepted_without_a_clock(tmp_path: Path) -> None:
     # Otherwise the test above would not show that it is the timed calls that are looked at.
-    assert judged(tmp_path, TIMED["half precision after a hundred calls"][0]).ok
+    assert judged(tmp_path, TIMED["half precision after 600 calls"][0]).ok
 
 
 def test_a_first_call_may_take_as_long_as_loading(tmp_path: Path) -> None:

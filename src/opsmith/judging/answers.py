@@ -25,6 +25,8 @@ class CellError(Exception):
         self.charge = charge
 
 
+# How PyTorch begins what CUDA reports: the GPU does not work in that process any more.
+_GPU_FAULT = "CUDA error: "
 # A line of a traceback in one of the candidate's files.
 _PLACE = re.compile(r'/candidate/([^"]+)", line (\d+)')
 
@@ -62,6 +64,8 @@ def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
         return Charge(Refusal(found.get("refusal", "")), message)
     places = _PLACE.findall(str(found.get("trace", "")))
     at = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    if otherwise is Refusal.RAISED and message.startswith(_GPU_FAULT):
+        return Charge(Refusal.CRASHED, f"{message.splitlines()[0]}{at}")
     return Charge(otherwise, f"{name}: {message}{at}")
 
 

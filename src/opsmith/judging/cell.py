@@ -89,11 +89,18 @@ class Cell:
         """Have a function that returns its first argument in the candidate's place: what a call costs by itself."""
         self.process.ask("open", self.limits.load_s, path="", entry={})
 
-    def load(self, slots: Sequence[Sequence[Any]], *, keep: bool = False, margin: int = 0xFF) -> None:
+    def load(
+        self,
+        slots: Sequence[Sequence[Any]],
+        *,
+        keep: bool = False,
+        margin: int = 0xFF,
+        versioned: Sequence[int] = (),
+    ) -> None:
         """Give inputs to the process, a list of arguments for each slot.
 
         `margin` is the byte between and around tensors. With `keep` the tensors are the same objects in the same memory
-        as before, if their shapes are, with new contents.
+        as before, if their shapes are, with new contents; of arguments at the places `versioned` these have new versions.
         """
         described, copies, end = [], [], 0
         for slot in slots:
@@ -107,7 +114,7 @@ class Cell:
         self._used = end
         self._before = area.bytes[:end].clone()
         self._spans = copies
-        self.process.ask("load", self.limits.call_s, slots=described, keep=keep)
+        self.process.ask("load", self.limits.call_s, slots=described, keep=keep, versioned=list(versioned))
 
     def run(
         self,

@@ -6,6 +6,7 @@ result is looked at, and numbers of other kinds come in the same shapes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,8 +27,8 @@ __all__ = ["judge_as_posed"]
 
 # Calls in a row without a look between, as far as their inputs take no more memory than this.
 _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
-# Rows of calls: what is right for some calls and wrong later.
-_ROWS = 3
+# Rows of calls, the last one after many more, if these take no longer: what is right for some calls and wrong later.
+_ROWS, _MORE_CALLS, _MORE_S = 3, 256, 2.0
 # Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
 _KINDS = ("mixed", "big", "faint", "ties")
 # How often a call is repeated to learn what its result depends on.
@@ -164,15 +165,25 @@ def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     most = min(_ROW_BYTES // max(size, 1), int(trial.cell.limits.call_s / max(trial.slowest_s, 1e-6)))
     count = max(3, min(_IN_A_ROW, most))
     number = 4
-    for _ in range(_ROWS):
+    for row in range(_ROWS):
         slots = [posed.values(number + index) for index in range(count)]
         number += count
+        if row == _ROWS - 1:
+            _wear_in(trial, count)
         every = trial.batch(slots)
         looked_at = range(count) if size < 1 << 20 else (count - 1, 0, count // 2)
         for index in looked_at:
             _hold_in_row(trial, slots, every, index, posed.label)
         if not trial.has_time:
             return
+
+
+def _wear_in(trial: Trial, loaded: int) -> None:
+    until_s = time.monotonic() + _MORE_S
+    for _ in range(0, _MORE_CALLS, loaded):
+        if time.monotonic() + loaded * trial.slowest_s > until_s:
+            return
+        trial.wear_in(loaded)
 
 
 def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Tensor]], index: int, label: str) -> None:

@@ -90,7 +90,7 @@ class Trial:
         """
         order = list(range(len(slots))) if order is None else order
         which = range(len(order)) if which is None else which
-        self.cell.load([self.arguments(values) for values in slots], keep=keep, margin=margin)
+        self.load(slots, keep=keep, margin=margin)
         self.cell.soil(secrets.choice((_NOT_A_NUMBER, _OTHER_BYTE)) if soil is None else soil)
         done = self.cell.run(order, is_watched=is_watched)
         if done.error is not None:
@@ -102,6 +102,21 @@ class Trial:
         if changed := self.cell.changed_inputs():
             raise CellError(_CHANGES[changed])
         return [self.plain(results) for results in given]
+
+    def load(self, slots: Sequence[Values], *, keep: bool = False, margin: int = _NOT_A_NUMBER) -> None:
+        """Give the cell a call's arguments for each slot.
+
+        With `keep` new contents come to the same tensors. Weights have new versions then: what is made of them may be
+        kept as long as they stay. Inputs have not, as where a kernel or a CUDA graph has written to them.
+        """
+        weights = [place for place, name in enumerate(self.task.parameters) if name in self.task.lifted]
+        self.cell.load([self.arguments(values) for values in slots], keep=keep, margin=margin, versioned=weights)
+
+    def wear_in(self, calls: int) -> None:
+        """Make more calls with what is loaded, whose results nobody looks at; raises CellError if one has none."""
+        done = self.cell.run(range(calls), is_lead_in=True)
+        if done.error is not None:
+            raise CellError(done.error)
 
     def plain(self, results: Sequence[Returned | None]) -> list[Tensor]:
         """Return results as tensors; raises CellError for those that are not plain ones."""

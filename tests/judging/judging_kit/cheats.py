@@ -231,9 +231,6 @@ def normalize(x, w):
 """,
         Refusal.REACHES_OUTSIDE,
     ),
-}
-# These are right until they are timed.
-TIMED: dict[str, tuple[str, Refusal]] = {
     "half precision after a hundred calls": (
         """
 calls = 0
@@ -241,6 +238,30 @@ def normalize(x, w):
     global calls
     calls += 1
     return right(x, w) if calls < 100 else right(x.bfloat16(), w.bfloat16()).float()
+""",
+        Refusal.DRIFTS,
+    ),
+    "a result by the version of its input": (
+        """
+kept = {}
+def normalize(x, w):
+    key = (id(x), x._version, w._version)
+    if key not in kept:
+        kept[key] = right(x, w)
+    return kept[key]
+""",
+        Refusal.CACHED_RESULT,
+    ),
+}
+# These are right until they are timed.
+TIMED: dict[str, tuple[str, Refusal]] = {
+    "half precision after 600 calls": (
+        """
+calls = 0
+def normalize(x, w):
+    global calls
+    calls += 1
+    return right(x, w) if calls < 600 else right(x.bfloat16(), w.bfloat16()).float()
 """,
         Refusal.DIFFERS_WHEN_TIMED,
     ),

@@ -61,12 +61,15 @@ class Calls:
         self.areas[name] = Area(size, descriptor)
         return {}
 
-    def load(self, slots: list[list[Any]], keep: bool) -> dict[str, Any]:
-        """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place."""
+    def load(self, slots: list[list[Any]], keep: bool, versioned: list[int]) -> dict[str, Any]:
+        """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place.
+
+        Only arguments at the places `versioned` tell it by a new version, as they do when PyTorch writes to them.
+        """
         area = self.areas["inputs"]
         memory = self.device.mirror(area, keep, leave=len(slots) > 1)
         if keep and slots == self.descriptions:
-            for tensor in _tensors(self.slots):
+            for tensor in _tensors([[slot[place] for place in versioned] for slot in self.slots]):
                 _increment_version(tensor)
         else:
             self.slots = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]

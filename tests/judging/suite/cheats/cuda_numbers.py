@@ -116,16 +116,26 @@ ROWS = (
         "computes half of the rows in CUDA",
         "softmax.py",
         _softmax(blocks="rows / 2"),
+        UNWRITTEN_OUTPUT,
         WRONG_VALUES,
         needs=CUDA,
         ways=(21,),
     ),
-    cheat("computes one row in CUDA", "softmax.py", _softmax(blocks="1"), WRONG_VALUES, needs=CUDA, ways=(21,)),
+    cheat(
+        "computes one row in CUDA",
+        "softmax.py",
+        _softmax(blocks="1"),
+        UNWRITTEN_OUTPUT,
+        WRONG_VALUES,
+        needs=CUDA,
+        ways=(21,),
+    ),
     cheat(
         "does not subtract the maximum in CUDA",
         "softmax.py",
         _softmax(subtract="false"),
         WRONG_VALUES,
+        WRONG_FOR_OTHER_VALUES,
         needs=CUDA,
         ways=(17,),
     ),
@@ -381,7 +391,10 @@ ROWS = (
         "copies from memory that it did not allocate",
         "softmax.py",
         """
+        import ctypes, re
         import torch
+
+        runtime = ctypes.CDLL(re.search(r"\\S*/libcudart\\S*", open("/proc/self/maps").read())[0])
 
         class ModelNew(torch.nn.Module):
             def forward(self, x):
@@ -392,7 +405,8 @@ ROWS = (
                     for block in segment["blocks"]:
                         is_other = address not in (x.data_ptr(), y.data_ptr())
                         if block["state"] == "active_allocated" and block["size"] >= size and is_other:
-                            torch.cuda.cudart().cudaMemcpy(y.data_ptr(), address, size, 3)
+                            to, source = ctypes.c_void_p(y.data_ptr()), ctypes.c_void_p(address)
+                            runtime.cudaMemcpy(to, source, ctypes.c_size_t(size), 3)
                             return y
                         address += block["size"]
                 return y.zero_()
