@@ -1,15 +1,16 @@
-"""The table of docs/guides/detection.md, from the results of benchmarks/detection.py."""
+"""The tables of docs/guides/detection.md, from the results of benchmarks/detection*.py."""
 
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
 from opsmith.report.markdown import row_markdown
 from opsmith.report.units import duration
 
-__all__ = ["detection_figures", "training_figure"]
+__all__ = ["detection_figures", "digits_figures", "scaling_figures", "training_figure"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 MODELS = {
@@ -52,6 +53,61 @@ def training_figure(model: str, batch: int, precision: str) -> tuple[str, str, s
     )
 
 
+def scaling_figures() -> str:
+    """Return what several GPUs do of the work of one, from benchmarks/detection_scaling.py."""
+    content = json.loads((RESULTS / "detection_scaling.json").read_text(encoding="utf-8"))
+    head = ["", "GPUs", "images/s", "of so many times one GPU", "NCCL alone", "first step, empty store", "full store"]
+    lines = [
+        f"Mask R-CNN R50-FPN, 800 x 1344, bf16, {content['batch']} images a GPU; GPUs of one host, {content['device']}, "
+        f"torch {content['torch']}, {content['date'][:10]}:",
+        "",
+        row_markdown(head),
+        "|---" * len(head) + "|",
+    ]
+    for row in content["rows"]:
+        speed, first = row["images_per_second"], row["first_step_s"]
+        ways = {"ddp": "DistributedDataParallel", "fsdp": "FSDP2"}
+        cells = [
+            f"{ways[row['kind']]}, {'a CUDA graph' if row['graph'] else 'eager'}",
+            str(row["gpus"]),
+            f"{speed['median']:.0f} [{speed['min']:.0f}, {speed['max']:.0f}]",
+            f"{row['efficiency']:.1%}",
+            f"{row['communication']['alone']:.1%}",
+            *(f"{first[store]:.0f} s" if store in first else "–" for store in ("cold", "warm")),
+        ]
+        lines.append(row_markdown(cells))
+    return "\n".join(lines)
+
+
+def digits_figures() -> str:
+    """Return what trainings on the digits reach, from benchmarks/detection_digits.py."""
+    content = json.loads((RESULTS / "detection_digits_gpu.json").read_text(encoding="utf-8"))
+    sides = [side for side in ("ours", "torchvision") if side in content["runs"][0]]
+    names = {
+        "mask/AP": "mask AP",
+        "mask/AP50": "mask AP50",
+        "box/AP": "box AP",
+        "box/AP50": "box AP50",
+        "step_ms": "ms a step",
+        "training_s": "seconds",
+    }
+    head = ["", *names.values()]
+    lines = [
+        f"{len(content['runs'])} seeds of `configs/{content['config']}` with {', '.join(content['overrides'])}, mean and "
+        f"standard deviation; {content['device']}, torch {content['torch']}, {content['date']}{_beside(content)}:",
+        "",
+        row_markdown(head),
+        "|---" * len(head) + "|",
+    ]
+    for side in sides:
+        cells = []
+        for name in names:
+            values, digits = [run[side][name] for run in content["runs"]], 3 if "AP" in name else 1
+            cells.append(f"{statistics.fmean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}")
+        lines.append(row_markdown(["opsmith" if side == "ours" else side, *cells]))
+    return "\n".join(lines)
+
+
 def gpu_of(content: dict[str, Any]) -> str:
     """Return a GPU's name without its memory."""
     return " ".join(str(content["device"]).split()[:2])
@@ -83,6 +139,10 @@ def _cells(row: Row, others: list[str], *, has_memory: bool) -> list[str]:
         waits, peak = row["waits"], row["peak_bytes"]
         cells += [f"{waits['opsmith']}, {waits['torchvision']}", f"{peak['opsmith'] / peak['torchvision']:.2f}x"]
     return cells
+
+
+def _beside(content: dict[str, Any]) -> str:
+    return f", beside {content['beside']}" if "beside" in content else ""
 
 
 def _speedup(values: dict[str, float] | None) -> str:
