@@ -61,7 +61,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
         for _ in range(count):
             begun_s = late.used_s()
             cell.run()
-            late.read(3, begun_s)
+            late.read(range(3), begun_s)
         return late
 
     return rounds

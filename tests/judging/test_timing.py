@@ -12,6 +12,8 @@ from torch._dynamo.utils import counters
 
 from opsmith.benchmark.ceilings import Ceilings
 from opsmith.judging.refusals import Refusal
+from opsmith.judging.scaled import Inputs, are_scalable, scaled
+from opsmith.judging.timing import race
 from opsmith.judging.timing.floor import floor_of
 from opsmith.judging.timing.rivals import rivals_of
 
@@ -42,6 +44,59 @@ def test_the_reference_itself_is_about_as_fast_as_it_is(tmp_path: Path) -> None:
     assert speed.ratio_high is not None
     assert speed.ratio_low < 2
     assert speed.ratio_high > 0.3
+
+
+# Right whenever few calls come in a row.
+ONCE = """
+import time, torch
+calls, last, kept = 0, 0.0, None
+def normalize(x, w):
+    global calls, last, kept
+    calls, last = calls + 1 if time.monotonic() - last < 0.0005 else 0, time.monotonic()
+    if calls < 20 or kept is None:
+        kept = torch.softmax(x * w, dim=-1)
+    return kept.clone()
+"""
+
+
+@pytest.mark.parametrize("name", ["honest", "knows copies"])
+def test_copies_of_inputs_are_calls_as_others_are(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    plan = race._Race._plan
+
+    def planned(self: race._Race) -> None:
+        plan(self)
+        counts.append((self.made, self.count))
+
+    monkeypatch.setattr(race, "_COPIED_ON", ("cpu",))
+    monkeypatch.setattr(race, "_MOST_ELEMENTS", 8192)
+    monkeypatch.setattr(race._Race, "_plan", planned)
+    judgement = judged(tmp_path, RIGHT if name == "honest" else ONCE, time=True, seconds=10.0)
+    assert judgement.ok is (name == "honest"), str(judgement)
+    ((made, count),) = counts
+    assert made < count
+
+
+def test_a_copy_has_its_own_numbers_and_the_layout_of_what_it_is_made_of() -> None:
+    x, places = torch.randn(5, 3).t(), torch.arange(4)
+    made = {"x": x, "list": [x.bfloat16(), 2], "places": places, "n": 3}
+    assert are_scalable(made)
+    assert not are_scalable({"places": places})
+    assert not are_scalable({"x": x[:, ::2]})
+    inputs = Inputs([made, made], [(1, 0.75)])
+    assert len(inputs) == 3
+    copy = inputs[2]
+    assert inputs[0] is made
+    assert copy["x"].stride() == x.stride()
+    torch.testing.assert_close(copy["x"], 0.75 * x, rtol=0, atol=0)
+    torch.testing.assert_close(copy["list"][0], (0.75 * x.bfloat16().float()).bfloat16(), rtol=0, atol=0)
+    assert copy["list"][1] == 2
+    assert copy["n"] == 3
+    assert torch.equal(copy["places"], places)
+    assert copy["places"].data_ptr() != places.data_ptr()
+    again = scaled(list(made.values()), 0.875, list(copy.values()))
+    assert again[0].data_ptr() == copy["x"].data_ptr()
+    torch.testing.assert_close(copy["x"], 0.875 * x, rtol=0, atol=0)
 
 
 def test_a_floor_is_what_memory_needs() -> None:

@@ -32,6 +32,8 @@ _TAIL_BYTES = 3000
 class CandidateProcess:
     """A candidate's process with the folder of its files; `shared_bytes` is the judge's memory that it has mapped too.
 
+    `copied_bytes` are the judge's on a GPU beside that, see `scaled.Inputs`.
+
     It starts while the judge does something else, until `wait_until_ready`. Whatever it answers is a dictionary of plain
     data, and nothing in that is believed here but the message's number.
     """
@@ -40,7 +42,7 @@ class CandidateProcess:
         """Start the process; `candidate` is copied for it but not opened."""
         self.device, self.limits, self.walls = device, limits, Walls()
         self.folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
-        self.shared_bytes = 0
+        self.shared_bytes, self.copied_bytes = 0, 0
         self._number = 0
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
@@ -109,7 +111,7 @@ class CandidateProcess:
             return _over(f"it wrote {written >> 20} MiB to files, and may write {limits.disk_bytes >> 20}")
         if len(members) > limits.processes:
             return _over(f"it started {len(members)} processes, and may have {limits.processes}")
-        return self._gpu.excess(self.shared_bytes) if self._gpu is not None else None
+        return self._gpu.excess(self.shared_bytes + self.copied_bytes) if self._gpu is not None else None
 
     def _end(self) -> Charge:
         """Return how a process ended that does not answer any more."""

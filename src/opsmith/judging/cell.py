@@ -21,6 +21,7 @@ from opsmith.judging.launch import Limits
 from opsmith.judging.memory import Area, describe
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign, Walls
+from opsmith.judging.scaled import bytes_of
 
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
@@ -96,25 +97,30 @@ class Cell:
         keep: bool = False,
         margin: int = 0xFF,
         versioned: Sequence[int] = (),
+        copies: Sequence[tuple[int, float]] = (),
     ) -> None:
-        """Give inputs to the process, a list of arguments for each slot.
+        """Give inputs to the process, a list of arguments for each slot; behind these come `copies`, see `Inputs`.
 
         `margin` is the byte between and around tensors. With `keep` the tensors are the same objects in the same memory
         as before, if their shapes are, with new contents; of arguments at the places `versioned` these have new versions.
         """
-        described, copies, end = [], [], 0
+        described, spans, end = [], [], 0
         for slot in slots:
             one, of_one, end = describe(slot, end)
             described.append(one)
-            copies += of_one
+            spans += of_one
         area = self._area("inputs", end)
         area.bytes[:end].fill_(margin)
-        for at, flat in copies:
+        for at, flat in spans:
             area.part(at, flat.numel(), flat.dtype).copy_(flat)
         self._used = end
         self._before = area.bytes[:end].clone()
-        self._spans = copies
-        self.process.ask("load", self.limits.call_s, slots=described, keep=keep, versioned=list(versioned))
+        self._spans = spans
+        copied = sum(bytes_of(list(slots[source])) for source, _ in copies)
+        self.process.copied_bytes = max(self.process.copied_bytes, copied)
+        self.process.ask(
+            "load", self.limits.call_s, slots=described, keep=keep, versioned=list(versioned), copies=list(copies)
+        )
 
     def run(
         self,

@@ -103,14 +103,22 @@ class Trial:
             raise CellError(_CHANGES[changed])
         return [self.plain(results) for results in given]
 
-    def load(self, slots: Sequence[Values], *, keep: bool = False, margin: int = _NOT_A_NUMBER) -> None:
-        """Give the cell a call's arguments for each slot.
+    def load(
+        self,
+        slots: Sequence[Values],
+        *,
+        keep: bool = False,
+        margin: int = _NOT_A_NUMBER,
+        copies: Sequence[tuple[int, float]] = (),
+    ) -> None:
+        """Give the cell a call's arguments for each slot, and copies behind them (see `scaled.Inputs`).
 
         With `keep` new contents come to the same tensors. Weights have new versions then: what is made of them may be
         kept as long as they stay. Inputs have not, as where a kernel or a CUDA graph has written to them.
         """
         weights = [place for place, name in enumerate(self.task.parameters) if name in self.task.lifted]
-        self.cell.load([self.arguments(values) for values in slots], keep=keep, margin=margin, versioned=weights)
+        arguments = [self.arguments(values) for values in slots]
+        self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies)
 
     def wear_in(self, calls: int) -> None:
         """Make more calls with what is loaded, whose results nobody looks at; raises CellError if one has none."""

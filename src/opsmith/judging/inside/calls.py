@@ -15,6 +15,7 @@ from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
 from opsmith.judging.memory import Area, view_of
+from opsmith.judging.scaled import bytes_of, scaled
 
 __all__ = ["Calls"]
 
@@ -61,19 +62,29 @@ class Calls:
         self.areas[name] = Area(size, descriptor)
         return {}
 
-    def load(self, slots: list[list[Any]], keep: bool, versioned: list[int]) -> dict[str, Any]:
+    def load(
+        self, slots: list[list[Any]], keep: bool, versioned: list[int], copies: list[tuple[int, float]]
+    ) -> dict[str, Any]:
         """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place.
 
         Only arguments at the places `versioned` tell it by a new version, as they do when PyTorch writes to them.
+        Behind the slots come copies of some of them, each by a factor.
         """
         area = self.areas["inputs"]
         memory = self.device.mirror(area, keep, leave=len(slots) > 1)
-        if keep and slots == self.descriptions:
-            for tensor in _tensors([[slot[place] for place in versioned] for slot in self.slots]):
+        made, behind = self.slots[: len(slots)], self.slots[len(slots) :]
+        if keep and slots == self.descriptions and len(behind) == len(copies):
+            for tensor in _tensors([[slot[place] for place in versioned] for slot in made]):
                 _increment_version(tensor)
         else:
-            self.slots = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
+            self.slots, behind = [], []
+            made = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
+        self.device.make_room(area.size + sum(bytes_of(made[source]) for source, _ in copies))
+        self.slots = made + [
+            scaled(made[source], factor, behind[number] if behind else None)
+            for number, (source, factor) in enumerate(copies)
+        ]
         self.last, self.results = self.results[-1:], []
         self.device.touch(area)
         self.device.wait()

@@ -23,6 +23,10 @@ class Device(Protocol):
         """
         ...
 
+    def make_room(self, inputs_bytes: int) -> None:
+        """Let the candidate have its memory beside inputs of that size."""
+        ...
+
     def write_back(self, area: Area) -> None:
         """Copy what is on the device now into the area."""
         ...
@@ -56,6 +60,9 @@ class Cpu:
     def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
         """Return the area itself."""
         return area
+
+    def make_room(self, inputs_bytes: int) -> None:
+        """Do nothing: the judge watches the process's memory."""
 
     def write_back(self, area: Area) -> None:
         """Do nothing: it is the memory that the candidate has seen."""

@@ -35,10 +35,10 @@ class Cuda:
         self._flush = torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
         self._most_bytes, self._total_bytes = most_bytes, torch.cuda.mem_get_info()[1]
         self._limit_allocator, self._limited_for = torch.cuda.set_per_process_memory_fraction, -1
-        self._limit_for(0)
+        self.make_room(0)
 
-    def _limit_for(self, inputs_bytes: int) -> None:
-        """Let PyTorch's allocator have what the candidate may take, and its inputs as often as they lie here."""
+    def make_room(self, inputs_bytes: int) -> None:
+        """Let PyTorch's allocator have what the candidate may take, and inputs of that size as often as they lie here."""
         if inputs_bytes > self._limited_for:
             self._limited_for = inputs_bytes
             allowed = self._most_bytes + self._flush.numel() + COPIES * inputs_bytes
@@ -46,7 +46,7 @@ class Cuda:
 
     def mirror(self, area: Area, keep: bool, leave: bool) -> Cuda:
         """Copy the area's content to the device; without `keep` to another place, with `leave` to the last one too."""
-        self._limit_for(area.size)
+        self.make_room(area.size)
         self._left = None
         if self._on_device is None or not keep or self._on_device.numel() != area.size:
             # The last one goes after the new one is there, which then lies elsewhere.

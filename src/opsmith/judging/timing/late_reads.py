@@ -8,6 +8,7 @@ a call, and Linux counts what a running thread uses at its next tick: at once, b
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from statistics import median
 
@@ -34,7 +35,7 @@ class _Reads:
 
 
 class LateReads:
-    """Reads of all results of a batch, twice each, in the cell of a candidate."""
+    """Reads of results of a batch, twice each, in the cell of a candidate."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -48,12 +49,12 @@ class LateReads:
         cell = self._cell
         return cpu_s(family(cell.pid)) if cell.device == "cpu" else time.perf_counter()
 
-    def read(self, count: int, begun_s: float) -> list[list[Returned | None]]:
-        """Return all results of a batch of calls; `begun_s` is what had been used before it."""
+    def read(self, which: Sequence[int], begun_s: float) -> list[list[Returned | None]]:
+        """Return results of some calls of a batch; `begun_s` is what had been used before it."""
         called_s = self._used_at_rest_s()
-        every = self._cell.give(range(count))
+        every = self._cell.give(which)
         read_s = self._used_at_rest_s()
-        self._cell.give(range(count))
+        self._cell.give(which)
         self._reads.append(_Reads(called_s - begun_s, read_s - called_s, self._used_at_rest_s() - read_s))
         return every
 

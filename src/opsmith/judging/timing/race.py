@@ -20,6 +20,7 @@ from opsmith.judging.cell import CellError
 from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
+from opsmith.judging.scaled import FACTORS, Inputs, are_scalable, bytes_of
 from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
@@ -28,8 +29,10 @@ from opsmith.judging.trial import Trial, Values, on_device
 
 __all__ = ["Timed", "time_candidate"]
 
-# A round is about so long, has at most so many calls, and inputs of so many elements and bytes.
+# A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes.
 _ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
+# Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes.
+_COPIED_ON, _COPIED_BYTES = ("cuda",), 2 << 30
 # A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
 _LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
 _LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
@@ -42,8 +45,8 @@ _LEAST_PART = 0.5
 _PROBES = 3
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
-# All results are read, twice, in every so many rounds.
-_READ_EVERY = 2
+# Results are read, twice, in every so many rounds: all of them, or those of some calls if they are larger.
+_READ_EVERY, _READ_BYTES = 2, 256 << 20
 _SEED_OF_ROUNDS = 1 << 20
 
 
@@ -121,14 +124,14 @@ class _Race:
     ) -> None:
         self.trial, self.label, self.make, self.overhead, self.rivals = trial, label, make, overhead, rivals
         self.seed = seed + _SEED_OF_ROUNDS
-        self.count, self.lead_in = _LEAST_CALLS, 1
+        self.made, self.count, self.lead_in, self.read = _LEAST_CALLS, _LEAST_CALLS, 1, _LEAST_CALLS
         self.random = random.SystemRandom()
         self.late = LateReads(trial.cell)
         self.whole_s: list[float] = []
 
     def run(self) -> _Samples:
         """Return the samples; raises CellError for a result that is wrong."""
-        self.count = self._calls_a_round()
+        self._plan()
         samples = _Samples()
         until_s = time.monotonic() + _SECONDS
         for number in range(-_WARM_UP, _MOST_ROUNDS):
@@ -145,16 +148,22 @@ class _Race:
             raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
         return samples
 
-    def _calls_a_round(self) -> int:
-        """Return how many calls make a round, from the time of one and the size of its inputs."""
+    def _plan(self) -> None:
+        """Decide how many calls make a round, from the time of one and the size of its inputs."""
         values = self.make(self.seed)
         tensors = [one for one in values.values() if isinstance(one, Tensor)]
         elements = sum(one.numel() for one in tensors)
-        nbytes = sum(one.numel() * one.element_size() for one in tensors)
-        most = int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1)))
+        nbytes = max(1, sum(map(bytes_of, tensors)))
+        most = int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / nbytes))
         call_s = self._seconds_of_call(max(most, 1))
+        results = self.trial.plain(self.trial.cell.give([0])[0])
+        wanted = int(_ROUND_S / call_s)
         self.lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / call_s)))
-        return max(_LEAST_CALLS, min(most, int(_ROUND_S / call_s)))
+        self.made = self.count = max(_LEAST_CALLS, min(most, wanted))
+        if self.trial.cell.device in _COPIED_ON and are_scalable(values):
+            room = self.made + _COPIED_BYTES // nbytes
+            self.count = max(self.made, min(_MOST_CALLS, wanted, room, self.made * (1 + len(FACTORS))))
+        self.read = max(_LEAST_CALLS, min(self.count, _READ_BYTES // max(1, sum(map(bytes_of, results)))))
 
     def _seconds_of_call(self, most: int) -> float:
         """Return about how long a call takes, from as many as take long enough to tell, each on inputs of its own."""
@@ -173,22 +182,21 @@ class _Race:
 
     def _round(self, number: int) -> tuple[float, dict[str, float]]:
         """Return the seconds of a call of the candidate's and of each rival's."""
-        begin = self.seed + (number + _WARM_UP) * (self.count + _LEAD_SLOTS)
-        slots = [self.make(begin + index) for index in range(self.count + _LEAD_SLOTS)]
-        order = self.random.sample(range(self.count), self.count)
+        inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.made + _LEAD_SLOTS))
+        order = self.random.sample(range(_LEAD_SLOTS, len(inputs)), self.count)
         cell = self.trial.cell
         # In every other round the contents change behind the same tensors, in the others they lie elsewhere.
-        self.trial.load(slots, keep=number % 2 == 0)
+        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies)
         # Calls that do not count, on inputs of their own: the processor has slept.
-        lead_in = [self.count + index % _LEAD_SLOTS for index in range(self.lead_in)]
+        lead_in = [index % _LEAD_SLOTS for index in range(self.lead_in)]
         cell.run(lead_in, is_lead_in=True)
         begun_s = self.late.used_s()
         done = cell.run(order)
         if done.error is not None:
             raise CellError(done.error)
         looked_at = sorted({self.random.randrange(self.count), self.count - 1})
-        read = self.late.read(self.count, begun_s) if number % _READ_EVERY == 0 else []
-        every = [self.trial.plain(one) for one in read]
+        which = self._some(self.count - 1) if number % _READ_EVERY == 0 else []
+        every = [self.trial.plain(one) for one in self.late.read(which, begun_s)] if which else []
         found = [self.trial.plain(one) for one in cell.give(looked_at)]
         own_s = max(done.wall_s - self.overhead.of(self.count), _LEAST_PART * done.wall_s) / self.count
         self.whole_s.append(done.wall_s / self.count)
@@ -196,37 +204,52 @@ class _Race:
             name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
             raise CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
         for at, results in zip(looked_at, found, strict=True):
-            self._hold(slots, order, at, results)
-        rivals_s, eager = self._rivals(slots, lead_in)
-        for at, results in enumerate(every):
+            self._hold(inputs, order, at, results)
+        rivals_s, eager = self._rivals(inputs, lead_in)
+        for at, results in zip(which, every, strict=True):
             # A look at each, for what is far off: then it is compared as the others are.
-            if not is_near(results, eager[order[at]]):
-                self._hold(slots, order, at, results)
+            if not is_near(results, eager[order[at] - _LEAD_SLOTS]):
+                self._hold(inputs, order, at, results)
         return own_s, rivals_s
 
-    def _rivals(self, slots: Sequence[Values], lead_in: Sequence[int]) -> tuple[dict[str, float], list[list[Tensor]]]:
-        """Return the seconds of a call of each rival's, and the reference's results for each slot."""
+    def _inputs(self, begin: int) -> Inputs:
+        """Return the inputs of a round, those for the calls that do not count first."""
+        made = [self.make(begin + index) for index in range(_LEAD_SLOTS + self.made)]
+        more = self.count - self.made
+        pairs = self.random.sample([(source, one) for source in range(_LEAD_SLOTS, len(made)) for one in FACTORS], more)
+        return Inputs(made, pairs)
+
+    def _some(self, *those: int) -> list[int]:
+        """Return the calls of a round whose results are read together, by their places: `those`, and others by chance."""
+        others = [at for at in range(self.count) if at not in those]
+        return sorted({*those, *self.random.sample(others, max(0, min(len(others), self.read - len(those))))})
+
+    def _others(self, at: int) -> list[int]:
+        return [place for place in self._some(at, self.count - 1) if place != at]
+
+    def _rivals(self, inputs: Inputs, lead_in: Sequence[int]) -> tuple[dict[str, float], list[list[Tensor]]]:
+        """Return the seconds of a call of each rival's, and the reference's results for the inputs that count."""
         device = self.trial.cell.device
-        calls = [self.trial.arguments(on_device(values, device)) for values in slots]
+        here = Inputs([on_device(values, device) for values in inputs.made], inputs.copies)
+        calls = [self.trial.arguments(here[number]) for number in range(len(here))]
         before = [calls[index] for index in lead_in]
         taken_s: dict[str, float] = {}
         eager: list[Any] = []
         for name in self.random.sample(list(self.rivals), len(self.rivals)):
-            taken_s[name], results = time_here(self.rivals[name], calls[: self.count], before, device)
+            taken_s[name], results = time_here(self.rivals[name], calls[_LEAD_SLOTS:], before, device)
             eager = results if name == "eager" else eager
         return taken_s, [tensors_of(call) for call in eager]
 
-    def _hold(self, slots: Sequence[Values], order: Sequence[int], at: int, found: list[Tensor]) -> None:
+    def _hold(self, inputs: Inputs, order: Sequence[int], at: int, found: list[Tensor]) -> None:
         """Raise CellError if the results of a timed call are wrong."""
-        values = slots[order[at]]
+        values = inputs[order[at]]
         expected = self.trial.expected(values)
         if (wrong := self.trial.wrong(found, expected)) is None:
             return
         where = f"{self.label}, timed call {at + 1} of {self.count}"
-        every = [self.trial.plain(one) for one in self.trial.cell.give(range(self.count))]
-        others = [one for index, one in enumerate(every) if index != at]
+        others = [self.trial.plain(one) for one in self.trial.cell.give(self._others(at))]
         if not isinstance(wrong, Charge) and any(same_numbers(found, one) for one in others):
-            is_last = self.trial.wrong(found, self.trial.expected(slots[order[-1]])) is None
+            is_last = self.trial.wrong(found, self.trial.expected(inputs[order[-1]])) is None
             name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
             text = "later calls write to an earlier result" if is_last else "it returns another call's result"
             raise CellError(Charge(name, f"{text}; {wrong}", where))
