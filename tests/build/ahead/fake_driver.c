@@ -1,43 +1,12 @@
 // Stands in for libcuda.so.1: it records what a launcher asks for, and fails where a test wants it to.
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "fake_records.h"
 
-typedef int Status;
-
-static char records[1 << 16];
-static char failing[64];
-static int code, arguments, words = 1, major = 9, minor = 0, shared_limit = 232448, device, has_context = 1,
-                            static_shared;
-// A function's handle: its module, which is the address of the image, and its name.
-static struct Function {
-  void* module;
-  char name[256];
-} functions[256];
-static int function_count;
-static const char* log_end(void) { return records + sizeof records; }
-
-#define RECORD(...) snprintf(records + strlen(records), (size_t)(log_end() - records) - strlen(records), __VA_ARGS__)
-
-const char* fake_records(void) { return records; }
-void fake_clear(int number_of_arguments) {
-  records[0] = 0;
-  arguments = number_of_arguments;
-  failing[0] = 0;
-}
-void fake_fail(const char* function, int status) {
-  snprintf(failing, sizeof failing, "%s", function);
-  code = status;
-}
+static int major = 9, minor = 0, shared_limit = 232448, device, has_context = 1, static_shared;
 void fake_gpu(int gpu, int of_major, int of_minor, int limit) {
   device = gpu, major = of_major, minor = of_minor, shared_limit = limit;
 }
-// How many times 8 bytes of each argument are recorded.
-void fake_words(int of_argument) { words = of_argument; }
 void fake_static_shared(int bytes) { static_shared = bytes; }
 void fake_context(int is_there) { has_context = is_there; }
-
-static Status result(const char* function) { return strcmp(failing, function) == 0 ? code : 0; }
 
 Status cuCtxGetCurrent(void** context) {
   *context = has_context ? (void*)0x100 : 0;
@@ -68,18 +37,8 @@ Status cuDeviceGetAttribute(int* value, int attribute, int of) {
   return 0;
 }
 Status cuModuleLoadData(void** module, const void* image) {
-  RECORD("load %llu\n", (unsigned long long)(uintptr_t)image);
-  *module = (void*)(uintptr_t)image;
+  *module = record_load(image);
   return result("cuModuleLoadData");
-}
-static struct Function* function_of(void* module, const char* name) {
-  int at = 0;
-  while (at < function_count && (functions[at].module != module || strcmp(functions[at].name, name) != 0)) ++at;
-  if (at == function_count) {
-    functions[function_count].module = module;
-    snprintf(functions[function_count++].name, sizeof functions[0].name, "%s", name);
-  }
-  return &functions[at];
 }
 Status cuModuleGetFunction(void** function, void* module, const char* name) {
   RECORD("function %s\n", name);
@@ -128,18 +87,6 @@ Status cuFuncGetAttribute(int* value, int attribute, void* function) {
 Status cuThreadExchangeStreamCaptureMode(int* mode) {
   (void)mode;
   return 0;
-}
-static void record_launch(struct Function* function, const unsigned* grid, const unsigned* block, unsigned shared,
-                          void* stream, void** values) {
-  RECORD("launch %llu grid %u %u %u block %u %u %u shared %u stream %llu arguments",
-         (unsigned long long)(uintptr_t)function->module, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-         shared, (unsigned long long)(uintptr_t)stream);
-  for (int index = 0; index < arguments * words; ++index) {
-    uint64_t value;
-    memcpy(&value, (const char*)values[index / words] + index % words * 8, sizeof value);
-    RECORD(" %llu", (unsigned long long)value);
-  }
-  RECORD("\nlaunched %s\n", function->name);
 }
 Status cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                       unsigned shared, void* stream, void** values, void** extra) {

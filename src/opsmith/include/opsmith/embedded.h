@@ -1,23 +1,29 @@
 // Launches kernels that were compiled ahead and are embedded in this library, Triton's and CUDA's, through the driver.
 //
-// What a generated launcher needs is here; the launcher knows an operator's arguments, and a table its images.
+// What a generated launcher needs is here; the launcher knows an operator's arguments, and a table its images. A build
+// for AMD's GPUs defines OPSMITH_HIP: what differs between the two is in cuda_device.h and hip_device.h, under the same
+// names.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #include "arithmetic.h"
-#include "cuda_driver.h"
 #include "error.h"
 #include "view.h"
+#ifdef OPSMITH_HIP
+#include "hip_device.h"
+#else
+#include "cuda_device.h"
+#endif
 
 namespace opsmith {
 namespace embedded {
 
 // One compilation of a kernel, and how that has to be launched.
 struct Image {
-  int32_t arch;   // 90 for compute capability 9.0
-  bool is_exact;  // whether it runs on that capability alone
+  int32_t arch;   // 90 for compute capability 9.0, 0x90a for gfx90a
+  bool is_exact;  // whether it runs on that architecture alone
   bool is_ptx;
   int32_t threads;       // of a block; 0 where the launch says it
   int32_t shared_bytes;  // dynamic shared memory of a block; likewise
@@ -41,21 +47,6 @@ struct Loaded {
   const Image* image[most_devices];
 };
 
-// The threads of a block along each axis, and its dynamic shared memory, where they are the launch's to say.
-struct Block {
-  int64_t x = 1, y = 1, z = 1;
-  int64_t shared_bytes = 0;
-
-  void check(const char* op) const {
-    constexpr int64_t most = 1024, most_z = 64;
-    if (x < 1 || y < 1 || z < 1 || x > most || y > most || z > most_z || x * y * z > most) {
-      fail(op, "(): the kernel's block would be ", x, " x ", y, " x ", z, ", and CUDA's has 1 to ", most,
-           " threads, at most ", most_z, " along the third axis");
-    }
-    if (shared_bytes < 0) fail(op, "(): the kernel's shared memory would be ", shared_bytes, " bytes");
-  }
-};
-
 // An integer of a call as the type that a kernel declares for it.
 template <class To>
 To fit(const char* op, const char* name, int64_t value,
@@ -69,13 +60,6 @@ To fit(const char* op, const char* name, int64_t value,
 }
 
 namespace detail {
-
-// Values of cuda.h.
-constexpr int capability_major = 75, capability_minor = 76, most_shared_bytes = 97;
-constexpr int dynamic_shared_bytes = 8, device_of_pointer = 9, relaxed_capture = 2;
-constexpr int static_shared_bytes = 1;
-// What a kernel may have of shared memory without asking for it.
-constexpr int64_t unasked_shared_bytes = 48 * 1024;
 
 // Held while a kernel is loaded, which happens once for each kernel and GPU. It spins, because <mutex> takes as long to
 // compile as the rest of a launcher.
@@ -95,7 +79,9 @@ class Lock {
   }
 };
 
-// Loading is forbidden while a stream of this process is captured in another mode than this.
+// The mode of cuda.h and of HIP's headers; loading is forbidden while a stream of this process is captured in another.
+constexpr int relaxed_capture = 2;
+
 class Relaxed {
  public:
   Relaxed(const Driver& driver) : driver_(driver) { driver_.capture_mode(&mode_); }
@@ -140,51 +126,11 @@ class Modules {
   Entry entries_[most];
 };
 
-// The number of the current GPU. A thread that has not used CUDA yet has none: it gets that of the data.
+// The number of the current GPU.
 inline int current_device(const Driver& driver, const char* op, const void* data) {
-  void* context = nullptr;
-  driver.check(driver.get_context(&context), op, "when the current GPU was asked for");
-  int device = -1;
-  if (context == nullptr) {
-    const auto address = reinterpret_cast<uint64_t>(data);
-    driver.check(driver.pointer_attribute(&device, device_of_pointer, address), op,
-                 "when a tensor's GPU was asked for");
-    driver.check(driver.retain_context(&context, device), op, "when a GPU's context was asked for");
-    driver.check(driver.set_context(context), op, "when a GPU was made current");
-  } else {
-    driver.check(driver.get_device(&device), op, "when the current GPU was asked for");
-  }
+  const int device = device_of(driver, op, data);
   if (device < 0 || device >= most_devices) fail(op, "(): GPU ", device, " is not one of the first ", most_devices);
   return device;
-}
-
-// The image that serves a GPU best: machine code for it, else for an older one of its generation, else PTX.
-template <class Image>
-Image* best_image(Image* images, int count, int arch) {
-  Image* best = nullptr;
-  int best_score = 0;
-  for (Image* image = images; image != images + count; ++image) {
-    const bool fits =
-        image->is_exact ? image->arch == arch : image->arch <= arch && (image->is_ptx || image->arch / 10 == arch / 10);
-    const int score = (image->is_ptx ? 0 : 1000) + image->arch + 1;
-    if (fits && score > best_score) best = image, best_score = score;
-  }
-  return best;
-}
-
-// Likewise for one of the process's GPUs; throws where none fits.
-template <class Image>
-Image* image_for(const Driver& driver, const char* op, Image* images, int count, int device) {
-  int major = 0, minor = 0;
-  driver.check(driver.device_attribute(&major, capability_major, device), op, "when the GPU was asked for");
-  driver.check(driver.device_attribute(&minor, capability_minor, device), op, "when the GPU was asked for");
-  Image* image = best_image(images, count, major * 10 + minor);
-  if (image == nullptr) {
-    fail(op, "(): the library has neither machine code for this GPU, of compute capability ", major, ".", minor,
-         ", nor PTX that fits it. Build it here: `pip install --force-reinstall --no-deps --no-build-isolation "
-         "--no-binary PACKAGE PACKAGE`");
-  }
-  return image;
 }
 
 [[gnu::cold, gnu::noinline]] inline void load(const Driver& driver, const char* op, const Kernel& kernel, int device,
@@ -192,9 +138,8 @@ Image* image_for(const Driver& driver, const char* op, Image* images, int count,
   const Lock lock;
   if (loaded.function[device] != nullptr) return;  // another thread was faster
   const Relaxed relaxed(driver);
-  int limit = 0;
-  driver.check(driver.device_attribute(&limit, most_shared_bytes, device), op, "when the GPU was asked for");
   const Image* image = image_for(driver, op, kernel.images, kernel.count, device);
+  const int64_t limit = shared_limit(driver, op, device);
   if (image->shared_bytes > limit) {
     fail(op, "(): the kernel ", image->name, " needs ", image->shared_bytes, " bytes of shared memory, and GPU ",
          device, " has ", limit, ". Make its blocks smaller, or give it less num_stages");
@@ -205,10 +150,7 @@ Image* image_for(const Driver& driver, const char* op, Image* images, int count,
     Modules::get().add(image->data, device, module);
   }
   driver.check(driver.function(&function, module, image->name), op, "when a kernel was looked up");
-  if (image->shared_bytes > unasked_shared_bytes) {
-    driver.check(driver.set_function(function, dynamic_shared_bytes, image->shared_bytes), op,
-                 "when shared memory was asked for");
-  }
+  allow_shared(driver, op, function, image->shared_bytes);
   loaded.image[device] = image;
   __atomic_store_n(&loaded.function[device], function, __ATOMIC_RELEASE);
 }
@@ -219,21 +161,6 @@ inline void* function_of(const Driver& driver, const char* op, const Kernel& ker
   if (function != nullptr) return function;
   load(driver, op, kernel, device, loaded);
   return loaded.function[device];
-}
-
-// Sees to it that a kernel may have as much dynamic shared memory. Beyond what all have, it gets all that the GPU has
-// beside its static one: whatever another thread asks for meanwhile, it is enough.
-inline void ask_for_shared(const Driver& driver, const char* op, void* function, int device, int64_t wanted) {
-  int taken = 0, limit = 0;
-  driver.check(driver.function_attribute(&taken, static_shared_bytes, function), op, "when a kernel was asked for");
-  if (taken + wanted <= unasked_shared_bytes) return;
-  driver.check(driver.device_attribute(&limit, most_shared_bytes, device), op, "when the GPU was asked for");
-  if (wanted > limit - taken) {
-    fail(op, "(): the kernel's launch asks for ", wanted, " bytes of dynamic shared memory, and GPU ", device, " has ",
-         limit - taken, " for it");
-  }
-  driver.check(driver.set_function(function, dynamic_shared_bytes, limit - taken), op,
-               "when shared memory was asked for");
 }
 
 }  // namespace detail
@@ -275,7 +202,7 @@ class Facts {
       if (view.size[dim] == 0) return;
       last += (view.size[dim] - 1) * (view.stride[dim] < 0 ? -view.stride[dim] : view.stride[dim]);
     }
-    number(last);
+    number(counts_bytes ? last * static_cast<int64_t>(sizeof(T)) : last);
   }
   // A number that must be a multiple of 16 for the fastest kernel.
   void inner(int64_t value) {
@@ -318,11 +245,16 @@ struct Grid {
 
   bool is_empty() const { return x == 0 || y == 0 || z == 0; }
 
-  void check(const char* op) const {
+  // Refuses what no launch can have, with so many threads of a block along the first axis.
+  void check(const char* op, int64_t threads) const {
     constexpr int64_t most_x = (int64_t{1} << 31) - 1, most = 65535;
     if (x < 0 || y < 0 || z < 0 || x > most_x || y > most || z > most) {
-      fail(op, "(): the kernel's grid would be ", x, " x ", y, " x ", z, ", and CUDA's is at most ", most_x, " x ",
-           most, " x ", most);
+      fail(op, "(): the kernel's grid would be ", x, " x ", y, " x ", z, ", and ", platform, "'s is at most ", most_x,
+           " x ", most, " x ", most);
+    }
+    if (x * threads > most_threads) {
+      fail(op, "(): the kernel's grid would be ", x, " x ", y, " x ", z, " blocks of ", threads, " threads, and ",
+           platform, "'s has at most ", most_threads, " threads along an axis");
     }
   }
 };
@@ -331,33 +263,16 @@ struct Grid {
 template <int capacity>
 void launch(const char* op, const Kernel& kernel, Loaded& loaded, const Grid& grid, Arguments<capacity>& arguments,
             const void* data, void* stream) {
-  grid.check(op);
   const Driver& driver = Driver::get(op);
   const int device = detail::current_device(driver, op, data);
   void* function = detail::function_of(driver, op, kernel, device, loaded);
   const Image& image = *loaded.image[device];
+  grid.check(op, image.threads);
   driver.check(
       driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
                     static_cast<unsigned>(grid.z), static_cast<unsigned>(image.threads), 1, 1,
                     static_cast<unsigned>(image.shared_bytes), stream, arguments.finish(image.scratch), nullptr),
       op, "when a kernel was launched");
-}
-
-// Likewise in blocks that the launch says.
-template <int capacity>
-void launch(const char* op, const Kernel& kernel, Loaded& loaded, const Grid& grid, const Block& block,
-            Arguments<capacity>& arguments, const void* data, void* stream) {
-  grid.check(op);
-  block.check(op);
-  const Driver& driver = Driver::get(op);
-  const int device = detail::current_device(driver, op, data);
-  void* function = detail::function_of(driver, op, kernel, device, loaded);
-  if (block.shared_bytes > 0) detail::ask_for_shared(driver, op, function, device, block.shared_bytes);
-  driver.check(driver.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
-                             static_cast<unsigned>(grid.z), static_cast<unsigned>(block.x),
-                             static_cast<unsigned>(block.y), static_cast<unsigned>(block.z),
-                             static_cast<unsigned>(block.shared_bytes), stream, arguments.finish(0), nullptr),
-               op, "when a kernel was launched");
 }
 
 }  // namespace embedded
