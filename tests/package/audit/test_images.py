@@ -20,6 +20,11 @@ def image(arch: int, *, ptx: bool = False, exact: bool = False, size: int = 20) 
     return data + b"\0" * (-len(data) % 16)
 
 
+def amd_image(arch: int) -> bytes:
+    """Return likewise one for an AMD GPU, whose number is as its name is in hexadecimal digits."""
+    return image(arch, exact=True).replace(struct.pack("<I", 2), struct.pack("<I", 3), 1)
+
+
 def described(code: bytes):
     return describe_library("_ops.so", library(code=as_section(".opsmith_images", code)))
 
@@ -27,6 +32,12 @@ def described(code: bytes):
 def test_machine_code_and_ptx_of_each_architecture():
     found = described(image(80) + image(90, exact=True) + image(80, ptx=True, size=33) + image(90, exact=True))
     assert [str(arch) for arch in found.cuda] == ["8.0+PTX", "9.0a"]
+    assert found.sizes.gpu > 0
+
+
+def test_machine_code_for_amd_s_gpus():
+    found = described(amd_image(0x942) + amd_image(0x90A) + amd_image(0x90A) + amd_image(0x1100))
+    assert (found.cuda, found.amd) == ((), ("gfx1100", "gfx90a", "gfx942"))
     assert found.sizes.gpu > 0
 
 

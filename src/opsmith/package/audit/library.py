@@ -11,7 +11,7 @@ from opsmith.package.audit.elf import Bytes, Elf
 from opsmith.package.audit.elf_reader import parse_elf
 from opsmith.package.audit.facts import Library, Sizes
 from opsmith.package.audit.fatbin import cuda_code
-from opsmith.package.audit.images import IMAGES_SECTION
+from opsmith.package.audit.images import IMAGES_SECTION, image_targets
 from opsmith.package.audit.schemas import Schema
 from opsmith.package.audit.symbols import Needs, is_unstable_torch, sort_needs
 from opsmith.package.audit.texts import build_paths, find_namespaces, find_schemas, qualified_names
@@ -42,7 +42,7 @@ def describe_library(path: str, data: Bytes) -> Library:
         cuda=cuda.archs,
         cubin_version=cuda.cubin_version,
         ptx_version=cuda.ptx_version,
-        amd=targets,
+        amd=tuple(sorted({*targets, *image_targets(data, elf)})),
         amd_is_unread=is_unread,
         schemas=_schemas(data, elf, needs, (*whole, *added)),
         namespaces=whole,
