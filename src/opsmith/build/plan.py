@@ -91,8 +91,8 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
     depfile = f"{source.name}.d"
     shown = ", ".join(file.name for file in source.users) or source.name
     if source.language in ("triton", "nvrtc", "cute"):
-        host = (*_host_command(extension, toolchain), "-O1", f"-I{INCLUDE_DIR}")
-        argv = ahead_command(source, extension, toolchain, target.cuda_archs, host)
+        host = (*_host_command(extension, toolchain), "-O1", *_defines("none", target), f"-I{INCLUDE_DIR}")
+        argv = ahead_command(source, extension, toolchain, target.cuda_archs, target.rocm_archs, host)
         return Step(shown, argv, (name,), output, depfile, source.users)
     includes = [f"-I{folder}" for folder in (*extension.include_dirs, INCLUDE_DIR)]
     for folder in toolchain.torch.include_dirs if source.api == "stable" else ():
@@ -112,10 +112,12 @@ def _compile(source: Source, extension: Extension, toolchain: Toolchain, target:
 
 
 def _defines(api: Api, target: Target) -> tuple[str, ...]:
+    # Launchers of kernels that were compiled ahead are the same text for both kinds of GPUs.
+    defines = ("-DOPSMITH_HIP",) if target.rocm_archs else ()
     if api == "stable":
         major, minor = target.torch_target
-        return (f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000",)
-    return ()
+        return (*defines, f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000")
+    return defines
 
 
 def _host_command(extension: Extension, toolchain: Toolchain) -> tuple[str, ...]:

@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from opsmith.build.plan import TORCH_TARGET, plan_extension
 from opsmith.build.prebuilt import library_name
-from opsmith.build.target import Prepared, choose_target, choose_toolchain, names_rocm
+from opsmith.build.target import Prepared, choose_target, choose_toolchain, is_for_rocm
 from opsmith.codegen.extension import assemble
 from opsmith.errors import ToolchainError
 from opsmith.spec.definition import AHEAD, Device, Group
+from opsmith.toolchain import find_torch
 
 __all__ = ["Prepared", "prepare"]
 
 # What messages call the kernels that are compiled ahead.
 _KINDS = {"triton": "Triton", "nvrtc": "opsmith.kernel", "cute": "CuTe"}
+# Those of them that are compiled for AMD's GPUs too.
+_FOR_BOTH = frozenset({"triton"})
 
 
 def prepare(
@@ -41,11 +44,9 @@ def prepare(
     # These have compilers of their own: only other kernels need nvcc or hipcc.
     with_gpu = "cuda" in chosen and not (styles and styles <= AHEAD)
     try:
+        if unfit := ahead - _FOR_BOTH:
+            _refuse_rocm(group, _KINDS[min(unfit)], archs)
         toolchain = choose_toolchain(gpu=with_gpu, ahead=ahead, archs=archs, cuda=cuda)
-        if ahead and (toolchain.rocm is not None or toolchain.torch.hip is not None or names_rocm(archs)):
-            raise ToolchainError(
-                f"{group.module} has {_KINDS[min(ahead)]} kernels, and those are compiled ahead for NVIDIA's GPUs alone"
-            )
     except ToolchainError as error:
         if strict or "cuda" not in chosen:
             raise
@@ -57,3 +58,12 @@ def prepare(
     )
     target = choose_target(toolchain, archs, torch_target)
     return Prepared(plan_extension(extension, toolchain, target), toolchain, target, missing)
+
+
+def _refuse_rocm(group: Group, kind: str, archs: str | None) -> None:
+    """Raise ToolchainError where kernels of a kind that NVIDIA's GPUs alone have are to be built for AMD's."""
+    if is_for_rocm(find_torch(), archs):
+        raise ToolchainError(
+            f"{group.module} has {kind} kernels, and those are compiled ahead for NVIDIA's GPUs alone. For AMD's write the "
+            'kernel in a .cu or .hip file for hipcc, cuda="kernel.cu:name", or in Triton, cuda=opsmith.triton(...)'
+        )

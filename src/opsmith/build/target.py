@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opsmith import _env
-from opsmith.build.ahead.step import cute_archs, triton_archs
+from opsmith.build.ahead.archs import cute_archs, triton_archs, triton_rocm_archs
 from opsmith.build.plan import Plan, Target
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain
 
 if TYPE_CHECKING:  # existing sources have no definition, and are loaded sooner without it
     from opsmith.spec.definition import Device
-    from opsmith.toolchain import CudaArch, RocmArch
+    from opsmith.toolchain import CudaArch, RocmArch, TorchInstall
 
-__all__ = ["Prepared", "choose_cuda_archs", "choose_rocm_archs", "choose_target", "choose_toolchain", "names_rocm"]
+__all__ = ["Prepared", "choose_cuda_archs", "choose_rocm_archs", "choose_target", "choose_toolchain", "is_for_rocm"]
 
 # What a build for no particular GPU covers: everything from Volta's successor on that torch's own wheels do, with PTX
 # for what comes after. A build on the machine itself takes that machine's GPU alone.
@@ -55,7 +55,7 @@ def choose_toolchain(
     from opsmith.toolchain import find_torch
 
     torch = find_torch()
-    rocm = torch.hip is not None or (torch.cuda is None and names_rocm(archs))
+    rocm = is_for_rocm(torch, archs)
     if cuda is not None:
         return _of_release(cuda, rocm=rocm, ahead=ahead)
     toolchain = find_toolchain(cuda=not rocm, rocm=rocm, ahead=ahead)
@@ -78,25 +78,29 @@ def _of_release(cuda: str, *, rocm: bool, ahead: Collection[str]) -> Toolchain:
     return toolchain
 
 
-def names_rocm(archs: str | None) -> bool:
-    """Tell whether a list of architectures is of ROCm's: gfx90a."""
-    return archs is not None and archs.strip().lower().startswith("gfx")
+def is_for_rocm(torch: TorchInstall, archs: str | None) -> bool:
+    """Tell whether a build is for AMD's GPUs: torch is, or it is for none and the architectures are AMD's (gfx90a)."""
+    names_rocm = archs is not None and archs.strip().lower().startswith("gfx")
+    return torch.hip is not None or (torch.cuda is None and names_rocm)
 
 
 def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:
     """Return what to build for: the architectures asked for, or of the environment, or of this machine's GPU."""
+    cuda: tuple[CudaArch, ...] = ()
+    rocm: tuple[RocmArch, ...] = ()
     if toolchain.cuda is not None:
-        return Target(choose_cuda_archs(archs, supported=toolchain.cuda.archs), torch_target=torch_target)
-    if toolchain.rocm is not None:
-        return Target(rocm_archs=choose_rocm_archs(archs), torch_target=torch_target)
-    if toolchain.nvrtc is not None:
-        chosen = choose_cuda_archs(archs, supported=toolchain.nvrtc.archs, compiler="NVRTC")
-        return Target(chosen, torch_target=torch_target)
-    if toolchain.triton is not None:
-        return Target(triton_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
-    if toolchain.cute is not None:
-        return Target(cute_archs(choose_cuda_archs(archs, supported=())), torch_target=torch_target)
-    return Target(torch_target=torch_target)
+        cuda = choose_cuda_archs(archs, supported=toolchain.cuda.archs)
+    elif toolchain.rocm is not None:
+        rocm = choose_rocm_archs(archs)
+    elif toolchain.nvrtc is not None:
+        cuda = choose_cuda_archs(archs, supported=toolchain.nvrtc.archs, compiler="NVRTC")
+    elif toolchain.triton is not None and is_for_rocm(toolchain.torch, archs):
+        rocm = triton_rocm_archs(choose_rocm_archs(archs))
+    elif toolchain.triton is not None:
+        cuda = triton_archs(choose_cuda_archs(archs, supported=()))
+    elif toolchain.cute is not None:
+        cuda = cute_archs(choose_cuda_archs(archs, supported=()))
+    return Target(cuda, rocm, torch_target)
 
 
 def choose_cuda_archs(archs: str | None, *, supported: Sequence[str], compiler: str = "nvcc") -> tuple[CudaArch, ...]:

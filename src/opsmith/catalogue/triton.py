@@ -52,6 +52,18 @@ ENTRIES: tuple[Entry, ...] = (
         words=("make_shape_compatible",),
     ),
     Entry(
+        "triton-unsupported-gpu",
+        "A release of Triton does not compile for an AMD GPU",
+        r"error: unsupported target: '(?P<arch>gfx\w+)'",
+        ("This release of Triton has no code generation for {arch}.",),
+        (
+            "Name other architectures, `--arch 'gfx90a;gfx942'`, or build with another release: 3.8 still compiles for "
+            "gfx1030.",
+        ),
+        "<unknown>:0: error: unsupported target: 'gfx1030'",
+        words=("unsupported target",),
+    ),
+    Entry(
         "triton-without-backends",
         "Triton does not find its own backends",
         r"0 compatible backends for target",

@@ -69,14 +69,18 @@ def number_type(dtypes: tuple[DType, ...], definition: Definition) -> str:
 
 def _kernels(variants: Variants) -> Iterator[dict[str, object]]:
     definition, arguments = variants.definition, variants.arguments
+    wide = {place for place, each in zip(variants.places, SPECIALISATIONS, strict=True) if each.is_wide}
     for dtypes, choice, config, special in itertools.product(
         variants.dtypes, variants.choices, variants.configs, variants.specialisations
     ):
         types, constants = _signature(arguments, definition, dtypes, choice, special)
+        is_near = not special.is_wide and variants.specialisations.index(special) not in wide
         yield {
             "types": types,
             "constants": {**constants, **dict(config.constants)},
             "multiples": [name for name in _multiples(arguments, special) if types[name] != "constexpr"],
+            # Tensors that end within 2 GB; where one kernel serves narrow and wide numbers, that is not known.
+            "near": [name for name, kind in types.items() if kind.startswith("*")] if is_near else [],
             "options": dict(config.options),
         }
 

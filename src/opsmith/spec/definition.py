@@ -22,7 +22,7 @@ DEVICES: tuple[Device, ...] = ("cpu", "cuda")
 # Files that nvcc or hipcc compiles.
 GPU_SUFFIXES = frozenset({".cu", ".hip"})
 
-# The styles of kernels that are compiled ahead and launched by a generated function, through CUDA's driver.
+# The styles of kernels that are compiled ahead and launched by a generated function, through CUDA's driver or HIP.
 AHEAD = frozenset({"triton", "nvrtc", "cute"})
 
 # The dimensions of independent samples: one name or several; False: not even along a variadic group; None: what the

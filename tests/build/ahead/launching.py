@@ -101,9 +101,10 @@ class Launcher:
         self.request = json.loads(plan.files[f"{definition.name}.{self._style}.json"])
         self.images = sum(word == "--image" for step in plan.steps for word in step.argv)
         self._symbols = list(parameters)
+        self._is_hip = archs.startswith("gfx")
         self._library = self._link(definition, folder, parameters)
         self._library.place.argtypes = [ctypes.c_ulonglong, ctypes.c_int, ctypes.c_char_p]
-        self.driver = load_driver()
+        self.driver = load_hip() if self._is_hip else load_driver()
         self.extra = 2 if self._style == "triton" else 0  # pointers to scratch memory
 
     def call(self, symbol: str, numbers: list[int], *, stream: int = 0, arguments: int) -> Launched | str:
@@ -173,7 +174,8 @@ class Launcher:
         (folder / "harness.cpp").write_text(text)
         objects = [f"{definition.name}.launch.cpp.o", f"{definition.name}.{self._style}.json.o"]
         library = folder / "harness.so"
-        command = ["g++", "-std=c++17", "-shared", "-fPIC", f"-I{INCLUDE_DIR}", "harness.cpp", *objects]
+        define = ["-DOPSMITH_HIP"] if self._is_hip else []
+        command = ["g++", "-std=c++17", "-shared", "-fPIC", *define, f"-I{INCLUDE_DIR}", "harness.cpp", *objects]
         subprocess.run([*command, "-o", str(library), "-ldl"], cwd=folder, check=True)
         return ctypes.CDLL(str(library))
 
@@ -181,13 +183,26 @@ class Launcher:
 @functools.cache
 def load_driver() -> ctypes.CDLL:
     """Load the driver that records under CUDA's own name, which is then what every launcher of this process finds."""
-    library = Path(tempfile.mkdtemp(prefix="opsmith-driver-")) / "libcuda.so.1"
-    command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(HERE / "fake_driver.c"), "-o", str(library)]
+    driver = _load("fake_driver.c", "libcuda.so.1")
+    driver.fake_static_shared.argtypes = [ctypes.c_int]
+    return driver
+
+
+@functools.cache
+def load_hip() -> ctypes.CDLL:
+    """Load likewise the HIP runtime that records."""
+    runtime = _load("fake_hip.c", "libamdhip64.so.7")
+    runtime.fake_gpu.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
+    return runtime
+
+
+def _load(source: str, name: str) -> ctypes.CDLL:
+    library = Path(tempfile.mkdtemp(prefix="opsmith-driver-")) / name
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", str(HERE / source), "-o", str(library)]
     subprocess.run(command, check=True)
     driver = ctypes.CDLL(str(library))
     shutil.rmtree(library.parent)
     driver.fake_records.restype = ctypes.c_char_p
     driver.fake_words.argtypes = [ctypes.c_int]
-    driver.fake_static_shared.argtypes = [ctypes.c_int]
     driver.fake_fail.argtypes = [ctypes.c_char_p, ctypes.c_int]
     return driver

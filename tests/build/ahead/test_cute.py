@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import opsmith
-from opsmith.build.ahead.step import cute_archs
+from opsmith.build.ahead.archs import cute_archs
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.diagnose import explain_failure
 from opsmith.build.ninja import run_steps

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 import opsmith
-from opsmith.build.ahead.step import triton_archs
+from opsmith.build.ahead.archs import triton_archs
 from opsmith.build.artifact import obtain_artifact
 from opsmith.build.prepare import prepare
 from opsmith.errors import ToolchainError

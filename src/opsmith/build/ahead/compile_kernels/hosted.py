@@ -28,7 +28,7 @@ def make_hosted_object(
     """Compile the table of the images, and join the images to it; return the exit status. `name` is the table's."""
     table, blob = output.with_suffix(".table.cpp"), output.with_suffix(".images")
     # Of each image the header alone: the machine code lies in the host function's object.
-    blob.write_bytes(b"".join(header(each.arch, 0, is_exact=each.is_exact, is_ptx=False) for each in images))
+    blob.write_bytes(b"".join(header("cubin", each.arch, 0, is_exact=each.is_exact) for each in images))
     table.write_text("\n".join(_table(images, operator, name, per_kernel, blob.name)), encoding="utf-8")
     parts = [output.with_suffix(".table.o")]
     done = subprocess.run([*host, "-c", str(table), "-o", str(parts[0])], check=False)
@@ -55,7 +55,7 @@ def _table(images: list[HostedImage], operator: str, name: str, per_kernel: int,
     yield "namespace embedded {"
     yield "static HostedImage images[] = {"
     for index, image in enumerate(images):
-        record = f"{symbol} + {index * len(header(0, 0, is_exact=False, is_ptx=False))}"
+        record = f"{symbol} + {index * len(header('cubin', 0, 0, is_exact=False))}"
         functions = ", ".join(f"{image.prefix}_{part}" for part in ("init", "load", "call"))
         yield f"    {{{image.arch}, {str(image.is_exact).lower()}, false, {record}, {functions}, nullptr}},"
     yield "};"

@@ -10,19 +10,21 @@ from pathlib import Path
 
 __all__ = ["Image", "header", "make_object", "section"]
 
-# What stands before each image, for who looks for them in a library (package/audit/images.py): a mark, whether it is PTX
-# (1) or machine code (2), the architecture, whether it is for that one alone, and the size.
+# What stands before each image, for who looks for them in a library (package/audit/images.py): a mark, the kind, the
+# architecture, whether it is for that one alone, and the size.
 _HEADER = struct.Struct("<8sIIIxxxxQ")
 _MARK = b"OPSMITHK"
+# PTX and machine code of NVIDIA's GPUs, and machine code of AMD's. The architecture is 90, or 0x90a for gfx90a.
+_KINDS = {"ptx": 1, "cubin": 2, "hsaco": 3}
 
 
 @dataclass(frozen=True)
 class Image:
     """One compiled kernel, and what a launch has to know of it (include/opsmith/embedded.h)."""
 
+    kind: str
     arch: int
     is_exact: bool
-    is_ptx: bool
     threads: int
     shared_bytes: int
     scratch: int
@@ -30,9 +32,9 @@ class Image:
     data: bytes
 
 
-def header(arch: int, size: int, *, is_exact: bool, is_ptx: bool) -> bytes:
+def header(kind: str, arch: int, size: int, *, is_exact: bool) -> bytes:
     """Return what stands before an image of so many bytes."""
-    return _HEADER.pack(_MARK, 1 if is_ptx else 2, arch, is_exact, size)
+    return _HEADER.pack(_MARK, _KINDS[kind], arch, is_exact, size)
 
 
 def section(symbol: str, blob: str) -> Iterator[str]:
@@ -55,7 +57,7 @@ def make_object(
         for image in images:
             if image.data not in places:
                 file.write(b"\0" * (-file.tell() % 16))
-                file.write(header(image.arch, len(image.data), is_exact=image.is_exact, is_ptx=image.is_ptx))
+                file.write(header(image.kind, image.arch, len(image.data), is_exact=image.is_exact))
                 places[image.data] = file.tell()
                 file.write(image.data)
     table.write_text("\n".join(_table(images, places, operator, name, per_kernel, blob.name)), encoding="utf-8")
@@ -74,7 +76,7 @@ def _table(
     yield "namespace embedded {"
     yield "static const Image images[] = {"
     for image in images:
-        flags = f"{str(image.is_exact).lower()}, {str(image.is_ptx).lower()}"
+        flags = f"{str(image.is_exact).lower()}, {str(image.kind == 'ptx').lower()}"
         numbers = f"{image.threads}, {image.shared_bytes}, {image.scratch}"
         yield f'    {{{image.arch}, {flags}, {numbers}, "{image.name}", {symbol} + {places[image.data]}}},'
     yield "};"

@@ -80,9 +80,9 @@ def _compile(nvrtc: Nvrtc, order: Order, headers: Headers, flags: list[str], pro
         print(log, file=sys.stderr)
     return [
         Image(
+            kind=kind,
             arch=int(arch.rstrip("af")),
             is_exact=arch.endswith("a"),
-            is_ptx=kind == "ptx",
             threads=0,
             shared_bytes=0,
             scratch=0,

@@ -7,47 +7,43 @@ from typing import Any
 from .images import Image
 from .triton_errors import compile_error
 from .triton_kernel import RefusalError
+from .triton_targets import find_target
 
 __all__ = ["compile_variant", "describe"]
 
-_WARP_SIZE = 32  # NVIDIA's; Triton 3.4 does not tell
+_MOST_THREADS = 1024  # of a block, on every GPU
 
 
-def compile_variant(function: Any, variant: dict[str, Any], image: str) -> Image | str:
+def compile_variant(function: Any, variant: dict[str, Any], wanted: str) -> Image | str:
     """Return an image of a kernel, or the message of what is wrong with it."""
-    from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     import triton
 
-    kind, _, arch = image.partition(":")
+    target = find_target(wanted)
     names = list(variant["types"])
-    multiples = {(names.index(name),): [["tt.divisibility", 16]] for name in variant["multiples"]}
-    source = ASTSource(function, variant["types"], variant["constants"], multiples)
+    hints = {(names.index(name),): found for name in names if (found := target.hints(variant, name))}
+    source = ASTSource(function, variant["types"], variant["constants"], hints)
     try:
-        made = triton.compile(source, target=GPUTarget("cuda", int(arch), 32), options=variant["options"])
-        _refuse(made.metadata)
+        made = triton.compile(source, target=target.gpu(), options=variant["options"])
+        image = target.image(made, sum(kind != "constexpr" for kind in variant["types"].values()))
+        _refuse(made.metadata, image)
     except Exception as error:
         return compile_error(error, function)
-    text = made.asm["ptx"]
-    arguments = sum(kind != "constexpr" for kind in variant["types"].values())
-    return Image(
-        arch=int(arch),
-        is_exact=f".target sm_{arch}a" in text,
-        is_ptx=kind == "ptx",
-        threads=made.metadata.num_warps * _WARP_SIZE,
-        shared_bytes=made.metadata.shared,
-        scratch=text.partition(".entry")[2].partition("{")[0].count(".param ") - arguments,
-        name=made.metadata.name,
-        data=text.encode() + b"\0" if kind == "ptx" else made.asm["cubin"],
-    )
+    return image
 
 
-def _refuse(metadata: Any) -> None:
-    """Raise RefusalError for what a launch would need and launchers do not do."""
+def _refuse(metadata: Any, image: Image) -> None:
+    """Raise RefusalError for what a launch would need and launchers or GPUs do not do."""
+    if image.threads > _MOST_THREADS:
+        warp_size = image.threads // metadata.num_warps
+        raise RefusalError(
+            f"{metadata.num_warps} warps of {warp_size} threads are more than the {_MOST_THREADS} threads that a block "
+            f"may have; give it num_warps={_MOST_THREADS // warp_size} or less"
+        )
+    scratch = [getattr(metadata, f"{name}_scratch_size", 0) for name in ("global", "profile")]
     needs = {
-        "scratch memory on the GPU (tensor descriptors made in the kernel, profiling)": metadata.global_scratch_size
-        or getattr(metadata, "profile_scratch_size", 0),
+        "scratch memory on the GPU (tensor descriptors made in the kernel, profiling)": any(scratch),
         "tensor descriptors": getattr(metadata, "tensordesc_meta", None),
         "a cooperative launch": metadata.launch_cooperative_grid,
         "clusters of blocks (num_ctas)": metadata.num_ctas != 1,

@@ -48,12 +48,12 @@ def _compile(function: Any, task: tuple[dict[str, Any], str]) -> Image | str:
 def _prepare_triton(cache: Path) -> None:
     """Import Triton as it is without the user's settings: they are not part of what a build depends on."""
     for name in list(os.environ):
-        if name.startswith("TRITON_"):
+        if name.startswith(("TRITON_", "AMDGCN_")):
             del os.environ[name]
     os.environ["TRITON_CACHE_DIR"] = str(cache)
     # Lines lead to absolute paths, which would differ between machines.
     os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
-    # Backends of other packages are found by a search through all that is installed; these kernels are for NVIDIA's.
+    # Backends of other packages are found by a search through all that is installed; NVIDIA's and AMD's are in Triton.
     os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
     warnings.simplefilter("ignore")
     from triton.runtime import cache as keys
