@@ -67,10 +67,16 @@ def test_all_means_what_nvcc_supports():
 
 @pytest.mark.parametrize(
     "text",
-    ["9", "9.", "x", "9.0b", "8.0a", "9.0f", "sm_9", "90.0", "1.0", "9.0+PTY", "9.0-PTX", "gfx90a", "9.0.0", "all", ""],
+    ["9", "9.", "x", "9.0b", "8.0a", "9.0f", "sm_9", "90.0", "1.0", "9.0+PTY", "9.0-PTX", "9.0.0", "all", ""],
 )
 def test_nonsense_is_refused(text):
     with pytest.raises(ToolchainError, match=r"is not a CUDA architecture|is empty"):
+        parse_cuda_archs(text)
+
+
+@pytest.mark.parametrize("text", ["gfx90a", "8.0;gfx942:xnack-"])
+def test_amd_s_architectures_are_told_from_nonsense(text):
+    with pytest.raises(ToolchainError, match=r"is one of AMD's architectures, and this build is for CUDA's"):
         parse_cuda_archs(text)
 
 

@@ -179,6 +179,11 @@ def _expand_cuda(word: str, native: Sequence[str], supported: Sequence[str]) -> 
 
 def _parse_cuda(word: str) -> CudaArch:
     found = _CUDA_WORD.fullmatch(word)
+    if _ROCM_WORD.fullmatch(word):
+        raise ToolchainError(
+            f"{word!r} is one of AMD's architectures, and this build is for CUDA's. A library is for one of the two: with a "
+            "torch for ROCm, or for CPUs alone, name AMD's alone."
+        )
     if found is None:
         raise ToolchainError(f"{word!r} is not a CUDA architecture. {_EXAMPLES}")
     number = found["number"]

@@ -7,8 +7,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from jaxtyping import Float
+from torch import Tensor
 
+import opsmith
 from compilers import INCLUDE, compiled, find_compiler
+from opsmith.codegen.python_source import read_triton_function
+from opsmith.codegen.triton_launcher import generate_triton_launcher
+from opsmith.codegen.triton_variants import find_variants
+from opsmith.runtime.define import define
+from opsmith.runtime.options import OpOptions
 
 pytestmark = pytest.mark.compile
 
@@ -70,7 +78,7 @@ static_assert(sizeof(hipDeviceProp_t::gcnArchName) == Properties::arch_length);
 static_assert(HIP_VERSION_MAJOR < 6);
 #endif
 """
-_FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-DOPSMITH_HIP", f"-I{INCLUDE}")
+_FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-DOPSMITH_HIP", f"-I{INCLUDE}")
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +118,29 @@ def test_a_runtime_that_is_too_old_is_named(program: Path, tmp_path: Path) -> No
     )
 
 
-def test_launchers_agree_with_hip_s_headers(tmp_path: Path) -> None:
+def rows(
+    x: Float[Tensor, "M N"], bias: Float[Tensor, "N"] | None, factor: float, is_twice: bool
+) -> Float[Tensor, "M N"]:
+    return x * factor
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> str:
+    """The text of a launcher that passes arguments of every kind."""
+    (tmp_path / "kernels.py").write_text(
+        "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+        "def rows(x, bias, factor, is_twice, y, N, x_stride_0, x_stride_1, BLOCK: tl.constexpr):\n    pass\n"
+    )
+    configs = [{"BLOCK": 64, "when": "N <= BLOCK"}, {"BLOCK": 1024}]
+    kernel = opsmith.triton(str(tmp_path / "kernels.py:rows"), grid="M, cdiv(N, BLOCK)", configs=configs)
+    definition = define(rows, OpOptions(cuda=kernel, namespace="hip", outputs="y"))
+    return generate_triton_launcher(find_variants(definition, read_triton_function(definition)))
+
+
+def test_a_launcher_compiles_beside_hip_s_headers_and_agrees(launcher: str, tmp_path: Path) -> None:
     source = tmp_path / "agrees.cpp"
-    source.write_text(_AGREES)
-    compiled(source, find_compiler("hipcc"), *_FLAGS, "-fsyntax-only", HIP_PLATFORM="amd")
+    source.write_text(_AGREES + launcher)
+    compiled(source, find_compiler("hipcc"), "-x", "hip", "--offload-arch=gfx90a", *_FLAGS, "-c", HIP_PLATFORM="amd")
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton, which has the headers, is not installed")

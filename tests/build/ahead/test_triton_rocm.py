@@ -278,7 +278,12 @@ def test_other_kernels_that_are_compiled_ahead_are_nvidia_s(tmp_path: Path) -> N
 @needs_triton
 @pytest.mark.parametrize(
     ("asked", "variable", "made"),
-    [(None, None, ("gfx90a",)), (None, "gfx942", ("gfx942",)), ("gfx1100;gfx942:xnack-", None, ("gfx1100", "gfx942"))],
+    [
+        (None, None, ("gfx90a",)),
+        (None, "gfx942", ("gfx942",)),
+        ("gfx1100;gfx942:xnack-", None, ("gfx1100", "gfx942")),
+        ("native", None, ("gfx950",)),
+    ],
 )
 def test_a_torch_for_rocm_builds_for_amd_s_gpus(
     declare: Callable[..., Definition],
@@ -289,6 +294,8 @@ def test_a_torch_for_rocm_builds_for_amd_s_gpus(
 ) -> None:
     here = find_torch()
     monkeypatch.setattr("opsmith.toolchain.toolchain.find_torch", lambda: replace(here, cuda=None, hip="6.4"))
+    if asked == "native":
+        monkeypatch.setattr("opsmith.build.target._native_rocm", lambda: ("gfx950:sramecc+:xnack-",))
     monkeypatch.delenv("PYTORCH_ROCM_ARCH", raising=False)
     if variable is None:
         monkeypatch.delenv("OPSMITH_ROCM_ARCHS", raising=False)
