@@ -140,7 +140,8 @@ def test_the_page_of_kernels_has_every_header_that_kernels_include():
     include = ROOT / "src" / "opsmith" / "include" / "opsmith"
     # For the generated binding and nvcc alone.
     internal = {"arguments", "atomic", "binding", "checks", "held", "layout", "native_binding", "running", "shims"}
-    internal |= {"sizes", "timed", "kernel", "unit", "arithmetic", "cuda_driver", "embedded", "hosted"}
+    internal |= {"sizes", "timed", "kernel", "unit", "arithmetic", "embedded", "embedded_blocks", "hosted"}
+    internal |= {"cuda_device", "cuda_driver", "hip_device", "hip_driver"}
     native = {"native", "stream", "tensor", "torch_error"}
     names = {file.stem for file in include.glob("*.h")} - internal - native
     assert {name for name in names if f"\n## {name}.h\n" not in page} == set()
