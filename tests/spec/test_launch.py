@@ -55,6 +55,12 @@ def test_a_configuration_that_is_there_twice_is_compiled_once():
     ]  # fmt: skip
 
 
+def test_options_of_triton_s_backends_are_no_constants():
+    options = {"num_stages": 2, "maxnreg": 64, "waves_per_eu": 2, "matrix_instr_nonkdim": 16, "kpack": 2}
+    (config,) = _parse("N", A=1, **options).configs
+    assert (config.numbers, dict(config.options)) == ({"A": 1}, options)
+
+
 def test_constants_that_are_equal_in_python_are_compiled_apart():
     configs = [{"A": 1, "when": "N == 1"}, {"A": True, "when": "N == 2"}, {"A": 1.0}]
     launch = parse_launch("f", "N", configs, {})

@@ -67,8 +67,9 @@ def triton(
 
     The kernel's parameters get their values by name: a tensor or output is a pointer, `M` of its annotation a size,
     `x_stride_0` a stride, and ints, floats and bools are the definition's arguments. Its other `tl.constexpr` are
-    `constants`, as are `num_warps`, `num_stages` and `maxnreg`. `grid` is text over all of these numbers, for up to three
-    sizes: `"cdiv(M, BLOCK_M), B"`.
+    `constants`, as are Triton's options: `num_warps`, `num_stages`, for NVIDIA's GPUs `maxnreg`, and for AMD's
+    `waves_per_eu`, `matrix_instr_nonkdim` and `kpack`. `grid` is text over all of these numbers, for up to three sizes:
+    `"cdiv(M, BLOCK_M), B"`.
 
     `configs` has constants that depend on the call, and a condition, `"when"`, in each but the last; the first that holds
     is taken.

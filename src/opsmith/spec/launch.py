@@ -24,7 +24,7 @@ __all__ = ["Config", "Constant", "Launch", "parse_constants", "parse_launch"]
 Constant = int | float | bool | str
 
 # Options of Triton's compiler that a configuration may set; each is an int.
-_OPTIONS = ("num_warps", "num_stages", "maxnreg")
+_OPTIONS = ("num_warps", "num_stages", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
 _WHEN = "when"
 
 

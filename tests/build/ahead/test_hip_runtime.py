@@ -73,7 +73,6 @@ using opsmith::embedded::detail::Properties;
 static_assert(sizeof(hipDeviceProp_t) <= sizeof(Properties::bytes));
 static_assert(offsetof(hipDeviceProp_t, sharedMemPerBlock) == Properties::shared_place);
 static_assert(offsetof(hipDeviceProp_t, gcnArchName) == Properties::arch_place);
-static_assert(sizeof(hipDeviceProp_t::gcnArchName) == Properties::arch_length);
 #else
 static_assert(HIP_VERSION_MAJOR < 6);
 #endif

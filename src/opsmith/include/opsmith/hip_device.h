@@ -23,7 +23,7 @@ namespace detail {
 
 // The properties of a GPU as hipGetDevicePropertiesR0600 writes them; where in them is what a launch needs.
 struct Properties {
-  static constexpr int shared_place = 296, arch_place = 1160, arch_length = 256;
+  static constexpr int shared_place = 296, arch_place = 1160;
 
   alignas(8) char bytes[4096] = {};  // 1472 of them are used
 
