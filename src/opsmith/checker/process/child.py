@@ -29,7 +29,17 @@ from typing import Any
 
 from opsmith import _env
 
-__all__ = ["GPU_FULL", "GPU_LOST", "Child", "Ended", "Send", "die_with_parent", "from_several", "in_child"]
+__all__ = [
+    "GPU_FULL",
+    "GPU_LOST",
+    "Child",
+    "Ended",
+    "Send",
+    "die_with_parent",
+    "from_several",
+    "in_child",
+    "is_child",
+]
 
 # The exit statuses of a child whose GPU has stopped, or has no memory left for a launch (see `lost_gpu`).
 GPU_LOST, GPU_FULL = 70, 71
@@ -132,9 +142,18 @@ def from_several(children: Sequence[Child]) -> Iterator[tuple[int, Any]]:
                 del left[index]
 
 
+_children: set[int] = set()
+
+
+def is_child() -> bool:
+    """Whether this process is a child that may crash."""
+    return os.getpid() in _children
+
+
 def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> None:
     """Do the work and leave, past all exit handlers: those are the parent's."""
     status = 1
+    _children.add(os.getpid())
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)

@@ -12,6 +12,7 @@ from opsmith.checker.memory.observations import Observation, depends_on, observa
 from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.particulars import named
+from opsmith.checker.process.child import is_child
 from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
@@ -78,7 +79,8 @@ def reads_outside(context: Context) -> Outcome:
     hint = "Compare indices with the size before reading; the first and last elements lack a neighbour."
     cases = [seen.case for seen in observe_cases(context).made if seen.differs]
     outcome = _first(context, cases, judge, hint, note=_limits_of(context.device))
-    if outcome.state == "passed":
+    # A GPU that has stopped is lost to its process: only a child's may be put at risk.
+    if outcome.state == "passed" and (context.device == "cpu" or is_child()):
         _call_before_guard_page(context)
     return outcome
 
