@@ -20,7 +20,7 @@ from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.models import build_model
 from opsmith_detection.models.box_head import BoxHead
 from opsmith_detection.structures import Batch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
@@ -201,21 +201,24 @@ _kept: list[TrainStep] = []
 
 def graphs(world: World, folder: Path) -> None:
     """On a GPU for each process: the graph of a step, with NCCL in it, trains as eager code does, and outlives this call."""
-    found = {}
-    for graph in (False, True):
-        config = small_config(clip_norm=0.5)
-        stream = torch.cuda.Stream(world.device)
-        with torch.cuda.stream(stream):
-            wrapped = wrap(Quiet().to(world.device), config, world)
-        optimizer = build_optimizer(wrapped, config.solver)
-        step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream, graph=graph)
-        _kept.append(step)
-        for number in range(16):
-            batch = batch_of(2, 2 * number + world.rank)
-            moved = Batch(*(each.to(world.device) for each in batch[:3]), None)
-            step(iter([moved]), number)
-        found[graph] = ({name: value.clone() for name, value in wrapped.state_dict().items()}, step.read_losses())
-    torch.testing.assert_close(found[True], found[False], rtol=0, atol=0)
+    for kind in ("ddp", "fsdp"):
+        found = {graph: _on_gpus(world, kind, graph=graph) for graph in (False, True)}
+        torch.testing.assert_close(found[True], found[False], rtol=0, atol=0)
+
+
+def _on_gpus(world: World, kind: str, *, graph: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
+    config = replace(small_config(clip_norm=0.5), distributed=kind)
+    stream = torch.cuda.Stream(world.device)
+    with torch.cuda.stream(stream):
+        wrapped = wrap(Quiet().to(world.device), config, world)
+    optimizer = build_optimizer(wrapped, config.solver)
+    step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream, graph=graph)
+    _kept.append(step)
+    for number in range(16):
+        batch = batch_of(2, 2 * number + world.rank)
+        moved = Batch(*(each.to(world.device) for each in batch[:3]), None)
+        step(iter([moved]), number)
+    return _full(wrapped.state_dict()), step.read_losses()
 
 
 JOBS: dict[str, Callable[[World, Path], None]] = {
