@@ -224,7 +224,13 @@ def rows_of(asked: argparse.Namespace) -> list[Row]:
     if asked.names:
         rows = [row for row in rows if any(name in row.name for name in asked.names)]
     wanted = asked.needs or runnable()
-    return [row for row in rows if row.needs in wanted]
+    part, parts = asked.part
+    return [row for row in rows if row.needs in wanted][part::parts]
+
+
+def _part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    return int(part), int(parts)
 
 
 def runnable() -> tuple[str, ...]:
@@ -324,6 +330,9 @@ def main() -> int:
     parser.add_argument("--log", type=Path, default=ROOT / "build/judge-suite.jsonl")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-plain", action="store_true")
+    parser.add_argument(
+        "--part", type=_part, default=(0, 1), help="2/4: the third of four parts, each for a GPU of its own"
+    )
     asked = parser.parse_args()
     rows, sources = rows_of(asked), digest()
     results = known(asked.log, sources)
