@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
@@ -31,8 +32,9 @@ __all__ = ["Timed", "time_candidate"]
 
 # A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes.
 _ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
-# Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes.
-_COPIED_ON, _COPIED_BYTES = ("cuda",), 2 << 30
+# Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes, and no more than this
+# part of the memory that is free. Both processes have them, and results of as many calls.
+_COPIED_ON, _COPIED_BYTES, _COPIED_PART = ("cuda",), 2 << 30, 1 / 16
 # A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
 _LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
 _LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
@@ -161,7 +163,7 @@ class _Race:
         self.lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / call_s)))
         self.made = self.count = max(_LEAST_CALLS, min(most, wanted))
         if self.trial.cell.device in _COPIED_ON and are_scalable(values):
-            room = self.made + _COPIED_BYTES // nbytes
+            room = self.made + _room_bytes(self.trial.cell.device) // nbytes
             self.count = max(self.made, min(_MOST_CALLS, wanted, room, self.made * (1 + len(FACTORS))))
         self.read = max(_LEAST_CALLS, min(self.count, _READ_BYTES // max(1, sum(map(bytes_of, results)))))
 
@@ -256,6 +258,11 @@ class _Race:
         charge = charge_for(self.trial, values, found, expected, wrong, where=where, index=at)
         by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
         raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)
+
+
+def _room_bytes(device: str) -> int:
+    free = torch.cuda.mem_get_info()[0] if device == "cuda" else _COPIED_BYTES / _COPIED_PART
+    return int(min(_COPIED_BYTES, free * _COPIED_PART))
 
 
 def _is_narrow(samples: _Samples) -> bool:
