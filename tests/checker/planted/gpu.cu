@@ -77,17 +77,27 @@ void no_barrier(Matrix1 x, View<float, 2> y, Stream stream) {
 
 namespace {
 
-// A product by tiles; without the second barrier a fast warp loads the next tile while a slow one reads this one.
+// A product by tiles, of which the next one is on its way from memory meanwhile. Without the second barrier a fast warp
+// stores it while a slow one reads this one.
 __global__ void multiply_tiles(const float* a, const float* b, float* c, int m, int k, int n) {
   constexpr int side = 32;
   __shared__ float one[side][side], other[side][side];
   const int row = int(blockIdx.y) * side + int(threadIdx.y), column = int(blockIdx.x) * side + int(threadIdx.x);
-  float sum = 0;
+  const auto of_a = [&](int begin) {
+    const int left = begin + int(threadIdx.x);
+    return row < m && left < k ? a[int64_t{row} * k + left] : 0;
+  };
+  const auto of_b = [&](int begin) {
+    const int down = begin + int(threadIdx.y);
+    return down < k && column < n ? b[int64_t{down} * n + column] : 0;
+  };
+  float sum = 0, next_one = of_a(0), next_other = of_b(0);
   for (int begin = 0; begin < k; begin += side) {
-    const int left = begin + int(threadIdx.x), down = begin + int(threadIdx.y);
-    one[threadIdx.y][threadIdx.x] = row < m && left < k ? a[int64_t{row} * k + left] : 0;
-    other[threadIdx.y][threadIdx.x] = down < k && column < n ? b[int64_t{down} * n + column] : 0;
+    one[threadIdx.y][threadIdx.x] = next_one;
+    other[threadIdx.y][threadIdx.x] = next_other;
     __syncthreads();
+    next_one = of_a(begin + side);
+    next_other = of_b(begin + side);
     for (int i = 0; i < side; ++i) sum += one[threadIdx.y][i] * other[i][threadIdx.x];
     if constexpr (!planted) __syncthreads();
   }
