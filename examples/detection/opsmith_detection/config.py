@@ -26,6 +26,7 @@ __all__ = [
     "RetinaNetConfig",
     "SolverConfig",
     "as_yaml",
+    "explain",
     "load_config",
     "parse_config",
 ]
@@ -223,10 +224,14 @@ def _validated(entries: Mapping[str, Any], overrides: Sequence[str], where: str)
     try:
         return TypeAdapter(Config).validate_python(entries)
     except ValidationError as error:
-        found = "\n".join(
-            f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r})" for e in error.errors()
-        )
-        raise ConfigError(f"{where} does not fit:\n{found}") from None
+        raise ConfigError(f"{where} does not fit:\n{explain(error)}") from None
+
+
+def explain(error: ValidationError) -> str:
+    """Return a line for each entry that does not fit: its place, why, and the beginning of what was found."""
+    return "\n".join(
+        f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r:.200})" for e in error.errors()
+    )
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:

@@ -84,26 +84,37 @@ BOX = [1, 1, 5, 5]
 REFUSED = {
     "unknown image": (annotation(9, 1, BOX), "annotation 1 of image 9 .*not in `images`"),
     "unknown category": (annotation(1, 2, BOX), "category 2, which is not in `categories`"),
-    "box outside": (annotation(1, 1, [50, 1, 12, 5]), r"\[50, 1, 12, 5\].*outside of the image's 60 x 40"),
-    "negative width": (annotation(1, 1, [50, 1, -12, 5]), "a width and a height are numbers from 0"),
-    "three numbers": ({**annotation(1, 1, BOX), "bbox": [50, 1, 2]}, r"not \[x, y, width, height\]"),
-    "infinite": (annotation(1, 1, [1, 1, 1, 1e999]), "not JSON.*Infinity is not a number"),
-    "polygon cut off": (annotation(1, 1, BOX, segmentation=[[1, 1, 2, 2, 3]]), "three points or more"),
+    "box outside": (annotation(1, 1, [50, 1, 12, 5]), r"\[50\.0, 1\.0, 12\.0, 5\.0\].*outside of the image's 60 x 40"),
+    "negative width": (
+        annotation(1, 1, [50, 1, -12, 5]),
+        r"bbox\.2: .*greater than or equal to 0 .*-12",
+    ),
+    "three numbers": ({**annotation(1, 1, BOX), "bbox": [50, 1, 2]}, r"annotations\.0\.bbox\.3: Field required"),
+    "infinite": (annotation(1, 1, [1, 1, 1, 1e999]), r"bbox\.3: .*finite number"),
+    "polygon cut off": (annotation(1, 1, BOX, segmentation=[[1, 1, 2, 2, 3]]), "at least 6 items"),
     "polygon far away": (annotation(1, 1, BOX, segmentation=[[1, 1, 1e9, 2, 3, 3]]), "not near its image"),
-    "polygon of text": (annotation(1, 1, BOX, segmentation=[[1, 1, "2", 2, 3, 3]]), "not near its image"),
-    "no polygon": (annotation(1, 1, BOX, segmentation=[]), "no polygon: leave `segmentation` out"),
+    "polygon of text": (annotation(1, 1, BOX, segmentation=[[1, 1, "2", 2, 3, 3]]), "valid number.*found '2'"),
+    "no polygon": (annotation(1, 1, BOX, segmentation=[]), "segmentation.polygons: .*at least 1 item"),
     "size of an RLE": (
         annotation(1, 1, BOX, segmentation={"size": [60, 40], "counts": [2400]}),
-        r"RLE of size \[60, 40\], but its image is \[40, 60\]",
+        r"RLE of size \(60, 40\), but its image is \(40, 60\)",
     ),
     "runs of an RLE": (
         annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": [2399]}),
         "2399 pixels, but 2400",
     ),
     "compressed RLE": (annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": "0"}), "0 pixels, but 2400"),
-    "text in an RLE": (annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": "oooo"}), "no runs, but 2400"),
-    "no RLE": (annotation(1, 1, BOX, segmentation=7), "neither polygons nor an RLE"),
-    "no box": ({"image_id": 1, "category_id": 1}, r"annotations\[0\] lacks the entry `bbox`"),
+    "text in an RLE": (
+        annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": "oooo"}),
+        "counts are not runs",
+    ),
+    "a point too few": (annotation(1, 1, BOX, segmentation=[[1, 1, 2, 2, 3, 3, 4]]), r"not \[x, y, x, y, \.\.\.\]"),
+    "negative run": (
+        annotation(1, 1, BOX, segmentation={"size": [40, 60], "counts": [-1, 2401]}),
+        r"counts.*0: .*found -1",
+    ),
+    "no RLE": (annotation(1, 1, BOX, segmentation=7), r"annotations\.0\.segmentation\.RLE: .*\(found 7\)"),
+    "no box": ({"image_id": 1, "category_id": 1}, r"annotations\.0\.bbox: Field required"),
 }
 
 
@@ -119,17 +130,17 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     (tmp_path / "2.png").unlink()
     with pytest.raises(DataError, match=r"1 of the 2 images .* the first is 2\.png: set data\.images"):
         CocoDataset(path)
-    with pytest.raises(DataError, match=r"nowhere, where images .* should be, cannot be read"):
+    with pytest.raises(DataError, match=r"2 of the 2 images .* are not found in .*nowhere"):
         CocoDataset(path, tmp_path / "nowhere")
     path.write_text(text[:-9])
-    with pytest.raises(DataError, match=r"not JSON .*cut off"):
+    with pytest.raises(DataError, match="Invalid JSON: EOF"):
         CocoDataset(path)
     path.write_text("[]")
-    with pytest.raises(DataError, match="does not have a list `images`"):
+    with pytest.raises(DataError, match="should be an object"):
         CocoDataset(path)
     entries = json.loads(text)
     path.write_text(json.dumps({**entries, "images": entries["images"] * 2}))
-    with pytest.raises(DataError, match="two entries of `images` have the id 1"):
+    with pytest.raises(DataError, match="two entries have the id 1"):
         CocoDataset(path)
     with pytest.raises(DataError, match=r"missing\.json cannot be read: No such file"):
         CocoDataset(tmp_path / "missing.json")

@@ -2,25 +2,69 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, TypeVar
 
+import pydantic
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
+from typing_extensions import NotRequired, TypedDict
+
+from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
 
-__all__ = ["Category", "DataError", "check_folder", "read_checked"]
+__all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
 
 # Pixels by which a box may stick out of its image: those of COCO itself do, by rounding.
 _SLACK = 1.0
 
-_KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
-    "images": {"id": int, "file_name": str, "height": int, "width": int},
-    "categories": {"id": int, "name": str},
-    "annotations": {"image_id": int, "category_id": int, "bbox": list},
-}
+_Polygon = Annotated[list[float], Field(min_length=6)]
+
+
+class _RLE(TypedDict):
+    size: tuple[int, int]
+    counts: str | list[pydantic.NonNegativeInt]
+
+
+_Segmentation = Annotated[
+    Annotated[list[_Polygon], Field(min_length=1), Tag("polygons")] | Annotated[_RLE, Tag("RLE")],
+    pydantic.Discriminator(lambda found: "polygons" if isinstance(found, list) else "RLE"),
+]
+
+
+class _Image(TypedDict):
+    id: int
+    file_name: str
+    height: PositiveInt
+    width: PositiveInt
+
+
+class _Category(TypedDict):
+    id: int
+    name: str
+
+
+class Annotation(TypedDict):
+    """An object. What else the file says of it is left out."""
+
+    id: NotRequired[Any]
+    image_id: int
+    category_id: int
+    bbox: tuple[float, float, NonNegativeFloat, NonNegativeFloat]  # x, y, width, height
+    iscrowd: NotRequired[int | bool]
+    segmentation: NotRequired[_Segmentation | None]
+
+
+@pydantic.with_config(ConfigDict(strict=True, allow_inf_nan=False))
+class _File(TypedDict):
+    images: Annotated[list[_Image], pydantic.FailFast()]
+    categories: Annotated[list[_Category], pydantic.FailFast(), Field(min_length=1)]
+    annotations: Annotated[list[Annotation], pydantic.FailFast()]
+
+
+_Entry = TypeVar("_Entry", _Image, _Category)
 
 
 class DataError(ValueError):
@@ -34,160 +78,74 @@ class Category(NamedTuple):
     id: int  # the file's
 
 
-def read_checked(path: Path) -> dict[str, list[dict[str, Any]]]:
+def read_checked(path: Path) -> _File:
     """Read the lists `images`, `categories` and `annotations`.
 
     Raises:
         DataError: the first entry that does not fit, and why.
     """
     try:
-        entries = json.loads(path.read_bytes(), parse_constant=_refuse)
+        entries = pydantic.TypeAdapter(_File).validate_json(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}): it may have been cut off") from None
-    entries = _formatted(entries, path)
-    images = _by_id(entries["images"], path, "images")
-    categories = _by_id(entries["categories"], path, "categories")
-    if not categories:
-        raise DataError(f"{path} has no categories")
-    for image in entries["images"]:
-        if min(image["height"], image["width"]) < 1:
-            raise DataError(f"{path}: image {image['id']} is {image['width']} x {image['height']} pixels")
+    except ValidationError as error:
+        raise DataError(f"{path} is not of COCO's detection format:\n{explain(error)}") from None
+    images = _by_id(entries["images"], path)
+    categories = _by_id(entries["categories"], path)
     for place, annotation in enumerate(entries["annotations"]):
-        wrong = _wrong(annotation, images, categories)
-        if wrong is not None:
-            raise _about(annotation, place, path, wrong)
-    _check_compressed(entries["annotations"], path)
+        for wrong in _wrong(annotation, images.get(annotation["image_id"]), categories):
+            number = annotation.get("id", f"at place {place}")
+            raise DataError(
+                f"{path}: annotation {number} of image {annotation['image_id']} {wrong}: correct or remove it"
+            )
     return entries
 
 
 def check_folder(annotations: Path, folder: Path, names: Sequence[str]) -> None:
     """Raise DataError if an image is missing. Listing folders is faster than asking for each of a million files."""
-    present = {}
+    present: set[PurePath] = set()
     for parent in {PurePath(name).parent for name in names}:
-        try:
-            present[parent] = {entry.name for entry in os.scandir(folder / parent)}
-        except OSError as error:
-            raise DataError(
-                f"{folder / parent}, where images of {annotations} should be, cannot be read ({error.strerror}): "
-                "set data.images"
-            ) from None
-    missing = [name for name in names if PurePath(name).name not in present[PurePath(name).parent]]
+        with suppress(OSError):
+            present |= {parent / entry.name for entry in os.scandir(folder / parent)}
+    missing = [name for name in names if PurePath(name) not in present]
     if missing:
         raise DataError(
-            f"{len(missing)} of the {len(names)} images of {annotations} are not in {folder}, the first is {missing[0]}: "
-            "set data.images, or fetch them"
+            f"{len(missing)} of the {len(names)} images of {annotations} are not found in {folder}, the first is "
+            f"{missing[0]}: set data.images, or fetch them"
         )
 
 
-def _formatted(entries: Any, path: Path) -> dict[str, list[dict[str, Any]]]:
-    for kind, keys in _KEYS.items():
-        if not isinstance(entries, dict) or not isinstance(entries.get(kind), list):
-            raise DataError(f"{path} does not have a list `{kind}`: it is not of COCO's detection format")
-        for place, entry in enumerate(entries[kind]):
-            for key, wanted in keys.items():
-                if not isinstance(entry, dict) or not isinstance(entry.get(key), wanted):
-                    raise DataError(f"{path}: {kind}[{place}] lacks the entry `{key}` of COCO's format")
-    return {kind: entries[kind] for kind in _KEYS}
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number")
-
-
-def _about(annotation: dict[str, Any], place: int, path: Path, wrong: str) -> DataError:
-    number = annotation.get("id", f"at place {place}")
-    return DataError(f"{path}: annotation {number} of image {annotation['image_id']} {wrong}")
-
-
-def _check_compressed(annotations: list[dict[str, Any]], path: Path) -> None:
-    places = []
-    for place, annotation in enumerate(annotations):
-        segmentation = annotation.get("segmentation")
-        if isinstance(segmentation, dict) and isinstance(segmentation["counts"], str):
-            places.append(place)
-    for start in range(0, len(places), 10_000):
-        part = places[start : start + 10_000]
-        pixels = pixels_of([annotations[place]["segmentation"]["counts"] for place in part])
-        for place, found in zip(part, pixels.tolist(), strict=True):
-            height, width = annotations[place]["segmentation"]["size"]
-            if found != height * width:
-                runs = "no runs" if found < 0 else f"the runs of {found} pixels"
-                wrong = f"has an RLE with {runs}, but {height * width} are in its image: correct or remove it"
-                raise _about(annotations[place], place, path, wrong)
-
-
-def _by_id(entries: list[dict[str, Any]], path: Path, kind: str) -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+def _by_id(entries: list[_Entry], path: Path) -> dict[int, _Entry]:
+    found: dict[int, _Entry] = {}
     for entry in entries:
         if found.setdefault(entry["id"], entry) is not entry:
-            raise DataError(f"{path}: two entries of `{kind}` have the id {entry['id']}")
+            raise DataError(f"{path}: two entries have the id {entry['id']}: {found[entry['id']]} and {entry}")
     return found
 
 
-def _wrong(
-    annotation: dict[str, Any], images: dict[int, dict[str, Any]], categories: dict[int, dict[str, Any]]
-) -> str | None:
-    """Return what is wrong with an annotation, as the end of a sentence."""
-    image = images.get(annotation["image_id"])
+def _wrong(annotation: Annotation, image: _Image | None, categories: Container[int]) -> Iterator[str]:
+    """Give what is wrong with an annotation, as the end of a sentence."""
     if image is None:
-        return "is of an image that is not in `images`: remove it"
+        yield "is of an image that is not in `images`"
+        return
     if annotation["category_id"] not in categories:
-        return f"is of category {annotation['category_id']}, which is not in `categories`: add that, or remove it"
-    wrong = _wrong_box(annotation["bbox"], image)
+        yield f"is of category {annotation['category_id']}, which is not in `categories`"
+    size = height, width = image["height"], image["width"]
+    x, y, across, down = annotation["bbox"]
+    if min(x, y) < -_SLACK or x + across > width + _SLACK or y + down > height + _SLACK:
+        yield f"has the box {[x, y, across, down]}, outside of the image's {width} x {height} pixels"
     segmentation = annotation.get("segmentation")
-    if wrong is not None or segmentation is None:
-        return wrong
-    return _wrong_polygons(segmentation, image) if isinstance(segmentation, list) else _wrong_rle(segmentation, image)
-
-
-def _wrong_box(box: list[Any], image: dict[str, Any]) -> str | None:
-    try:
-        x, y, width, height = map(float, box)
-    except (TypeError, ValueError):
-        return f"has the box {box}, not [x, y, width, height]"
-    if not all(map(math.isfinite, (x, y, width, height))) or width < 0 or height < 0:
-        return f"has the box {box}: a width and a height are numbers from 0"
-    right, bottom = image["width"] + _SLACK, image["height"] + _SLACK
-    if x < -_SLACK or y < -_SLACK or x + width > right or y + height > bottom:
-        return (
-            f"has the box {box} as [x, y, width, height], outside of the image's {image['width']} x {image['height']} "
-            "pixels: correct or remove it"
-        )
-    return None
-
-
-def _wrong_polygons(segmentation: list[Any], image: dict[str, Any]) -> str | None:
-    if not segmentation:
-        return "has no polygon: leave `segmentation` out"
-    # pycocotools draws each point of an edge: one that is far away would take all memory.
-    farthest = 2 * max(image["height"], image["width"])
-    for polygon in segmentation:
-        if not isinstance(polygon, list) or len(polygon) % 2 or len(polygon) < 6:
-            return "has a polygon that is not [x, y, x, y, ...] of three points or more: correct or remove it"
-        try:
-            near = min(polygon) >= -farthest and max(polygon) <= farthest
-        except TypeError:
-            near = False
-        if not near:
-            return "has a polygon with a point that is not near its image: correct or remove it"
-    return None
-
-
-def _wrong_rle(segmentation: Any, image: dict[str, Any]) -> str | None:
-    if not isinstance(segmentation, dict) or not {"size", "counts"} <= segmentation.keys():
-        return "has a segmentation that is neither polygons nor an RLE of `size` and `counts`"
-    size = [image["height"], image["width"]]
-    if segmentation["size"] != size:
-        return (
-            f"has an RLE of size {segmentation['size']}, but its image is {size} (height, width): correct or remove it"
-        )
-    counts = segmentation["counts"]
-    if isinstance(counts, str):  # see _check_compressed
-        return None
-    if not isinstance(counts, list) or not all(isinstance(count, int) and count >= 0 for count in counts):
-        return "has an RLE whose counts are neither a string nor numbers from 0"
-    if sum(counts) != size[0] * size[1]:
-        return f"has an RLE of {sum(counts)} pixels, but {size[0] * size[1]} are in its image: correct or remove it"
-    return None
+    if isinstance(segmentation, list):
+        if any(len(polygon) % 2 for polygon in segmentation):
+            yield "has a polygon that is not [x, y, x, y, ...]"
+        # pycocotools draws each point of an edge: one that is far away would take all memory.
+        if max(abs(side) for polygon in segmentation for side in polygon) > 2 * max(size):
+            yield "has a polygon with a point that is not near its image"
+    elif segmentation is not None:
+        if segmentation["size"] != size:
+            yield f"has an RLE of size {segmentation['size']}, but its image is {size} (height, width)"
+        pixels = pixels_of(segmentation["counts"])
+        if pixels is None:
+            yield "has an RLE whose counts are not runs"
+        if pixels != height * width:
+            yield f"has an RLE of {pixels} pixels, but {height * width} are in its image"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from opsmith_detection.data.checks import Category, DataError, check_folder, read_checked
+from opsmith_detection.data.checks import Annotation, Category, DataError, check_folder, read_checked
 
 __all__ = ["Category", "CocoDataset", "DataError", "Objects"]
 
@@ -66,7 +66,7 @@ class CocoDataset:
         check_folder(self.annotations, self.folder, self.names)
         self._keep(entries["annotations"])
 
-    def _keep(self, annotations: list[dict[str, Any]]) -> None:
+    def _keep(self, annotations: list[Annotation]) -> None:
         index_of = {number: index for index, number in enumerate(self.ids)}
         label_of = {category.id: label for label, category in self.categories.items()}
         kept = [a for a in annotations if not a.get("iscrowd", 0) and min(a["bbox"][2:]) > 0]

@@ -74,39 +74,27 @@ def encoded(masks: Tensor) -> list[dict[str, Any]]:
     return rles
 
 
-def pixels_of(counts: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return how many pixels each compressed RLE describes, and -1 for what is not one.
+def pixels_of(counts: str | Sequence[int]) -> int | None:
+    """Return how many pixels the runs of an RLE have, None if they are not runs.
 
     pycocotools does not ask: it returns memory that nobody has written where an RLE is too short.
     """
+    if not isinstance(counts, str):
+        return sum(counts)
     # Runs are numbers to the base of 32, little-endian: a character has five bits, a sixth if more follow, and the last
     # one's fifth is a sign. From the fourth run on they are differences to the last but one.
-    texts = [text.encode("utf-8") for text in counts]
-    if not texts:
-        return np.zeros(0, np.int64)
-    lengths = np.array([len(text) for text in texts], np.int64)
-    characters = np.frombuffer(b"".join(texts), np.uint8).astype(np.int64) - 48
-    of_text = np.repeat(np.arange(len(texts)), lengths)
-    wrong = lengths == 0
-    wrong[of_text[(characters < 0) | (characters > 63)]] = True
-    last = characters & 32 == 0
-    wrong[np.flatnonzero(lengths)] |= ~last[(np.cumsum(lengths) - 1)[lengths > 0]]
-    if wrong.any():
-        found = np.full(len(texts), -1)
-        found[~wrong] = pixels_of([text for text, bad in zip(counts, wrong, strict=True) if not bad])
-        return found
-    ends = np.flatnonzero(last)
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    digits = np.arange(len(characters)) - np.repeat(starts, ends - starts + 1)
-    runs = np.add.reduceat((characters & 31) << np.minimum(5 * digits, 55), starts)
-    runs -= (characters[ends] & 16) << np.minimum(5 * (ends - starts) + 1, 56)
-    of_run = of_text[ends]
-    place = np.arange(len(runs)) - np.searchsorted(of_run, of_run)
-    chain = of_run * 3 + np.where(place == 0, 0, 1 + place % 2)
-    order = np.argsort(chain, kind="stable")
-    sums, chain = np.cumsum(runs[order]), chain[order]
-    first = np.searchsorted(chain, chain)
-    runs = sums - sums[first] + runs[order][first]
-    totals = np.bincount(of_run[order], runs, len(texts)).astype(np.int64)
-    totals[of_run[order][runs < 0]] = -1
-    return totals
+    runs: list[int] = []
+    run = shift = 0
+    for character in counts.encode():
+        digit = character - 48
+        if not 0 <= digit < 64:
+            return None
+        run |= (digit & 31) << shift
+        shift += 5
+        if digit & 32:
+            continue
+        if digit & 16:
+            run -= 1 << shift
+        runs.append(run + (runs[-2] if len(runs) > 2 else 0))
+        run = shift = 0
+    return None if shift or not runs or min(runs) < 0 else sum(runs)
