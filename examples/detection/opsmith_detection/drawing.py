@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
+from pycocotools import mask as coco_mask
+
+from opsmith_detection.found import Found
 
 __all__ = ["draw_objects"]
 
@@ -16,37 +19,26 @@ _COLOURS = (
     (148, 103, 189), (188, 189, 34), (127, 127, 127),
 )  # fmt: skip
 _COVER = 0.5  # of a mask
+_ENLARGED_TO = 384  # pixels of the longer side at most
 
 
-def draw_objects(
-    image: npt.NDArray[np.uint8],
-    boxes: npt.NDArray[np.float32],
-    labels: Sequence[int],
-    names: Sequence[str],
-    masks: npt.NDArray[np.bool_] | None = None,
-    enlarge: int = 1,
-) -> Image.Image:
-    """Draw objects on an image.
+def draw_objects(image: npt.NDArray[np.uint8], found: Found, names: Sequence[str]) -> Image.Image:
+    """Draw objects on an image, RGB of [height, width, 3]. Small images are enlarged.
 
     Args:
-        image: RGB, [height, width, 3].
-        boxes: [N, 4] as (x1, y1, x2, y2) in the image's pixels.
-        labels: decide the colours.
-        names: what is written at each box.
-        masks: [N, height, width].
-        enlarge: how many pixels each one of the image becomes, so that small images can be labelled.
+        found: whose labels decide the colours.
+        names: what is written at each object.
     """
     pixels = image.astype(np.float32)
-    for i, label in enumerate(labels):
-        if masks is not None:
-            pixels[masks[i]] += _COVER * (np.array(_colour(label), np.float32) - pixels[masks[i]])
+    for label, rle in zip(found.labels, found.masks or (), strict=False):
+        inside = coco_mask.decode(rle).astype(np.bool_)
+        pixels[inside] += _COVER * (np.array(_colour(label), np.float32) - pixels[inside])
     picture = Image.fromarray(pixels.round().astype(np.uint8))
-    if enlarge > 1:
-        picture = picture.resize((picture.width * enlarge, picture.height * enlarge), Image.Resampling.NEAREST)
+    enlarge = max(1, _ENLARGED_TO // max(picture.size))
+    picture = picture.resize((picture.width * enlarge, picture.height * enlarge), Image.Resampling.NEAREST)
     draw = ImageDraw.Draw(picture)
     font = ImageFont.load_default(max(10, min(picture.size) // 32))
-    for box, label, name in zip(boxes * enlarge, labels, names, strict=True):
-        x1, y1, x2, y2 = (float(side) for side in box)
+    for (x1, y1, x2, y2), label, name in zip((found.boxes * enlarge).tolist(), found.labels, names, strict=True):
         draw.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=_colour(label), width=2)
         left, _, right, bottom = draw.textbbox((0, 0), name, font=font)
         y = y1 - bottom - 2 if y1 > bottom + 2 else y1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,32 +12,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
 
-from opsmith.ops import paste_binary_masks_in_image
 from opsmith_detection.config import Config, DataConfig, parse_config
-from opsmith_detection.data.coco import Category, DataError
-from opsmith_detection.data.masks import encoded
+from opsmith_detection.data.coco import Category, DataError, read_image
 from opsmith_detection.data.transforms import batch_of
 from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.training import prepare
+from opsmith_detection.found import Found, as_results, category_of, found_in
 from opsmith_detection.models import build_model
 
-__all__ = ["Found", "LoadedRun", "Speed", "captions", "find_objects", "list_images", "load_run", "predict_images"]
+__all__ = ["LoadedRun", "Speed", "captions", "find_objects", "list_images", "load_run", "predict_images"]
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-
-
-@dataclass(frozen=True)
-class Found:
-    """The objects of an image, in its own pixels, by decreasing score."""
-
-    boxes: npt.NDArray[np.float32]  # [N, 4] as (x1, y1, x2, y2)
-    scores: list[float]
-    labels: list[int]
-    masks: npt.NDArray[np.bool_] | None  # [N, height, width]
 
 
 @dataclass(frozen=True)
@@ -79,18 +67,10 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:
     """Find the objects of an image, RGB of [height, width, 3], whose score is at least `threshold`."""
-    height, width = image.shape[:2]
     batch = batch_of(image, data)
     detections = predictor(batch)
     kept = (detections.labels[0] > 0) & (detections.scores[0] >= threshold)
-    scale = torch.tensor([width, height]) / batch.sizes[0].flip(0)
-    boxes = detections.boxes[0][kept] * scale.repeat(2).to(detections.boxes.device)
-    masks = None
-    if detections.masks is not None:
-        pasted = paste_binary_masks_in_image(detections.masks[0][kept][:, None], boxes, (height, width))
-        masks = pasted[:, 0].cpu().numpy().astype(np.bool_)
-    scores, labels = detections.scores[0][kept].tolist(), detections.labels[0][kept].tolist()
-    return Found(boxes.cpu().numpy(), scores, labels, masks)
+    return found_in(batch, detections, 0, kept, (image.shape[0], image.shape[1]))
 
 
 def predict_images(
@@ -116,17 +96,15 @@ def predict_images(
     results: list[dict[str, Any]] = []
     began, finding = time.perf_counter(), 0.0
     for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
-        image = _read(path)
+        image = np.array(read_image(path, upright=True))
         if number == 1:  # what is built and captured at first is not the model's speed
             predictor.warm([batch_of(image, data)])
             began = time.perf_counter()
         before = time.perf_counter()
         found = find_objects(predictor, image, data, threshold)
         finding += time.perf_counter() - before
-        said = captions(found, categories)
-        enlarge = max(1, 384 // max(image.shape[:2]))
-        draw_objects(image, found.boxes, found.labels, said, found.masks, enlarge).save(output / name)
-        results += _as_results(number, path, found, categories)
+        draw_objects(image, found, captions(found, categories)).save(output / name)
+        results += [{"file_name": path.name, **result} for result in as_results(number, found, categories)]
     passed = time.perf_counter() - began
     (output / "predictions.json").write_text(json.dumps(results), encoding="utf-8")
     return Speed(len(paths), len(paths) / max(finding, 1e-9), len(paths) / max(passed, 1e-9))
@@ -134,8 +112,8 @@ def predict_images(
 
 def captions(found: Found, categories: Mapping[int, Category]) -> list[str]:
     """Return what is written at each object."""
-    names = [_category(label, categories).name for label in found.labels]
-    return [f"{name} {score:.2f}" for name, score in zip(names, found.scores, strict=True)]
+    named = zip(found.labels, found.scores, strict=True)
+    return [f"{category_of(label, categories).name} {score:.2f}" for label, score in named]
 
 
 def list_images(sources: Iterable[Path]) -> list[Path]:
@@ -145,43 +123,12 @@ def list_images(sources: Iterable[Path]) -> list[Path]:
         DataError: there is nothing.
     """
 
-    def listed() -> Iterator[Path]:
-        for source in sources:
-            if source.is_dir():
-                yield from sorted(path for path in source.iterdir() if path.suffix.lower() in _SUFFIXES)
-            else:
-                yield source
-
-    found = list(listed())
+    found: list[Path] = []
+    for source in sources:
+        if source.is_dir():
+            found += sorted(path for path in source.iterdir() if path.suffix.lower() in _SUFFIXES)
+        else:
+            found.append(source)
     if not found:
         raise DataError(f"no images in {', '.join(map(str, sources))}: looked for {' '.join(_SUFFIXES)}")
     return found
-
-
-def _read(path: Path) -> npt.NDArray[np.uint8]:
-    try:
-        with Image.open(path) as file:
-            return np.array(ImageOps.exif_transpose(file).convert("RGB"))
-    except (OSError, UnidentifiedImageError) as error:
-        raise DataError(f"{path} cannot be read as an image: {error}") from None
-
-
-def _category(label: int, categories: Mapping[int, Category]) -> Category:
-    return categories.get(label, Category(str(label), label))  # COCO's ids have gaps
-
-
-def _as_results(number: int, path: Path, found: Found, categories: Mapping[int, Category]) -> list[dict[str, Any]]:
-    results = []
-    rles = None if found.masks is None else encoded(torch.from_numpy(found.masks))
-    for i, (x1, y1, x2, y2) in enumerate(found.boxes.tolist()):
-        result = {
-            "image_id": number,
-            "file_name": path.name,
-            "category_id": _category(found.labels[i], categories).id,
-            "score": found.scores[i],
-            "bbox": [x1, y1, x2 - x1, y2 - y1],
-        }
-        if rles is not None:
-            result["segmentation"] = {**rles[i], "counts": rles[i]["counts"].decode()}
-        results.append(result)
-    return results

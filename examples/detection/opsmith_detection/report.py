@@ -11,13 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from jinja2 import Environment, PackageLoader, select_autoescape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from PIL import Image
-from pycocotools import mask as coco_mask
 from torch.profiler import ProfilerActivity, profile, record_function
 
 import opsmith
@@ -26,6 +24,7 @@ from opsmith_detection.data.masks import as_rle
 from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.log import read_log
 from opsmith_detection.engine.training import Training
+from opsmith_detection.found import Found
 from opsmith_detection.predict import captions, find_objects
 
 __all__ = ["write_report"]
@@ -95,15 +94,13 @@ def _pictures(training: Training) -> Iterator[tuple[str, str]]:
         for index in range(min(_PICTURES, len(dataset))):
             image, objects = dataset.image(index), dataset.objects(index)
             size = image.shape[0], image.shape[1]
-            enlarge = max(1, 384 // max(size))
-            names = [dataset.categories[int(label)].name for label in objects.labels]
-            known = all(segmentation is not None for segmentation in objects.segmentations)
-            rles = [as_rle(segmentation, size) for segmentation in objects.segmentations] if known else []
-            masks = coco_mask.decode(rles).transpose(2, 0, 1).astype(np.bool_) if rles else None
-            truth = draw_objects(image, objects.boxes, objects.labels.tolist(), names, masks, enlarge)
+            labels = objects.labels.tolist()
+            masks = [as_rle(segmentation, size) for segmentation in objects.segmentations if segmentation is not None]
+            truth = Found(objects.boxes, [1.0] * len(labels), labels, masks if len(masks) == len(labels) else None)
             found = find_objects(training.predictor, image, data, _SCORE)
+            names = [dataset.categories[label].name for label in labels]
             said = captions(found, dataset.categories)
-            yield _source(truth), _source(draw_objects(image, found.boxes, found.labels, said, found.masks, enlarge))
+            yield _source(draw_objects(image, truth, names)), _source(draw_objects(image, found, said))
 
 
 def _source(picture: Image.Image) -> str:

@@ -13,9 +13,11 @@ from opsmith_detection.config import DataConfig
 from opsmith_detection.data.coco import DataError
 from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.found import Found
 from opsmith_detection.predict import captions, find_objects, list_images, predict_images
 from opsmith_detection.structures import Detections
 from PIL import Image
+from pycocotools import mask as coco_mask
 
 DATA = DataConfig(canvases=((32, 32),), shorter_sides=(32,), longest_side=32)
 
@@ -37,8 +39,9 @@ def test_objects_are_in_the_pixels_of_the_image():
     found = find_objects(predictor(), np.zeros((20, 64, 3), np.uint8), DATA, threshold=0.5)
     assert found.labels == [7] and found.scores == pytest.approx([0.9])
     np.testing.assert_allclose(found.boxes, [[0, 0, 32, 10]])
-    assert found.masks is not None and found.masks.shape == (1, 20, 64)
-    assert found.masks[0, 1:9, 1:31].all() and not found.masks[0, 12:].any()
+    assert found.masks is not None and len(found.masks) == 1
+    mask = coco_mask.decode(found.masks[0])
+    assert mask.shape == (20, 64) and mask[1:9, 1:31].all() and not mask[12:].any()
     assert captions(found, {}) == ["7 0.90"]  # COCO's ids have gaps
 
 
@@ -69,10 +72,14 @@ def test_what_is_not_an_image_is_refused(tmp_path: Path):
 
 
 def test_a_drawing_shows_mask_and_box():
-    image = np.full((60, 60, 3), 100, np.uint8)
-    masks = np.zeros((1, 60, 60), np.bool_)
-    masks[0, 40:45, 30:35] = True
-    drawn: Any = np.asarray(draw_objects(image, np.array([[20, 30, 50, 50]], np.float32), [1], ["x"], masks))
+    image = np.full((300, 300, 3), 100, np.uint8)
+    mask = np.zeros((300, 300), np.uint8, order="F")
+    mask[40:45, 30:35] = 1
+    found = Found(np.array([[20, 30, 50, 50]], np.float32), [1.0], [1], [coco_mask.encode(mask)])
+    drawn: Any = np.asarray(draw_objects(image, found, ["x"]))
+    assert drawn.shape == (300, 300, 3)
     assert drawn[42, 32].tolist() == [165, 130, 50]  # half of the colour (230, 159, 0)
     assert drawn[42, 20].tolist() == [230, 159, 0]  # the box
     assert drawn[42, 40].tolist() == [100, 100, 100]
+    small = draw_objects(image[:100, :90], found._replace(masks=None), ["x"])
+    assert small.size == (270, 300)  # three times as large

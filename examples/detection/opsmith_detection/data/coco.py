@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageOps
 
 from opsmith_detection.data.checks import Annotation, Category, DataError, check_folder, read_checked
 
-__all__ = ["Category", "CocoDataset", "DataError", "Objects"]
+__all__ = ["Category", "CocoDataset", "DataError", "Objects", "read_image"]
 
 
 class Objects(NamedTuple):
@@ -25,6 +25,19 @@ class Objects(NamedTuple):
     boxes: npt.NDArray[np.float32]  # [N, 4] as (x1, y1, x2, y2)
     labels: npt.NDArray[np.int64]  # [N]
     segmentations: list[Any]  # [N], as the file has them: polygons or RLE; None where it has none
+
+
+def read_image(path: Path, *, upright: bool = False) -> Image.Image:
+    """Read an image as RGB; `upright` turns it as its camera said.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        with Image.open(path) as file:
+            return (ImageOps.exif_transpose(file) if upright else file).convert("RGB")
+    except (OSError, SyntaxError) as error:  # Pillow raises both
+        raise DataError(f"{path} cannot be read as an image: {error}") from None
 
 
 class CocoDataset:
@@ -106,11 +119,7 @@ class CocoDataset:
             DataError: it cannot be read, or its size is not what the JSON file says.
         """
         path = self.folder / self.names[index]
-        try:
-            with Image.open(path) as file:
-                pixels = np.array(file.convert("RGB"))
-        except (OSError, SyntaxError) as error:  # Pillow raises both
-            raise DataError(f"{path} cannot be read as an image ({error}): replace it") from None
+        pixels = np.array(read_image(path))
         height, width = self.sizes[index]
         if pixels.shape != (height, width, 3):
             found, said = f"{pixels.shape[1]} x {pixels.shape[0]}", f"{width} x {height}"

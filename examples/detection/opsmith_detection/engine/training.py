@@ -67,8 +67,7 @@ def evaluate(predictor: Predictor, config: Config, dataset: CocoDataset, world: 
     evaluation = Evaluation(dataset, ("box", "mask") if masks else ("box",))
     for batch in loader:
         evaluation.add(batch, predictor(batch))
-    if world.size > 1:
-        evaluation = evaluation.gathered()
+    evaluation = evaluation.gathered()
     return evaluation.result() if world.leads else {}
 
 
