@@ -51,6 +51,11 @@ class BackboneConfig:
     pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
     weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
 
+    @property
+    def trained_norm(self) -> Literal["batch", "sync"]:
+        """Which batch norm there is outside of the ResNet, where none is frozen."""
+        return "sync" if self.norm == "sync" else "batch"
+
 
 @dataclass(frozen=True, config=_STRICT)
 class RPNConfig:

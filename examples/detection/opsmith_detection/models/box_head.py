@@ -11,11 +11,10 @@ from torch.nn import functional
 
 from opsmith.ops import roi_align_pyramid
 from opsmith_detection.config import BoxHeadConfig
-from opsmith_detection.models.boxes import clip, decode, encode, has_area, pick
+from opsmith_detection.models.boxes import box_loss, clip, decode, detect, has_area, pick
 from opsmith_detection.models.layers import ConvNorm, Norm
-from opsmith_detection.models.matching import IGNORED, match_all, objects_of, sample
+from opsmith_detection.models.matching import IGNORED, match, objects_of, sample
 from opsmith_detection.models.rpn import Proposals
-from opsmith_detection.models.suppression import suppress
 from opsmith_detection.structures import Detections, Targets
 
 __all__ = ["BoxHead", "RoIs", "pool"]
@@ -77,7 +76,7 @@ class BoxHead(nn.Module):
         objects, is_object = objects_of(targets)
         boxes = torch.cat([proposals.boxes, objects], 1)
         is_valid = torch.cat([proposals.is_valid, is_object], 1)
-        matched, kind = match_all(objects, boxes, config.foreground_iou, config.foreground_iou, best_too=False)
+        matched, kind = match(objects, boxes, config.foreground_iou, config.foreground_iou, best_too=False)
         samples = sample(torch.where(is_valid, kind, IGNORED), config.samples, config.positive_fraction)
         own = matched.gather(1, samples.chosen)
         label = torch.where(samples.is_foreground, targets.labels.gather(1, own), 0)
@@ -89,12 +88,10 @@ class BoxHead(nn.Module):
         count = rois.is_valid.sum().clamp(min=1)
         of_class = functional.cross_entropy(logits.flatten(0, 1), rois.label.flatten(), reduction="none")
         own = deltas.gather(2, rois.label[..., None, None].expand(-1, -1, 1, 4)).squeeze(2)
-        is_moved = rois.is_foreground[..., None]
-        wanted = torch.where(is_moved, encode(pick(targets.boxes, rois.object), rois.boxes, _WEIGHTS), 0.0)
-        of_boxes = functional.smooth_l1_loss(own, wanted, beta=1 / 9, reduction="none")
+        moved = box_loss(own, pick(targets.boxes, rois.object), rois.boxes, rois.is_foreground, _WEIGHTS)
         return {
             "loss_classifier": torch.where(rois.is_valid.flatten(), of_class, 0.0).sum() / count,
-            "loss_box_reg": torch.where(is_moved, of_boxes, 0.0).sum() / count,
+            "loss_box_reg": moved / count,
         }
 
     def detect(self, predicted: tuple[Tensor, Tensor], proposals: Proposals, sizes: Tensor) -> Detections:
@@ -109,10 +106,4 @@ class BoxHead(nn.Module):
         moves = pick(deltas.flatten(1, 2), proposal * (classes + 1) + label)
         boxes = clip(decode(moves, pick(proposals.boxes, proposal), _WEIGHTS), sizes)
         best = torch.where(has_area(boxes, 1e-2), best, -1.0)
-        kept, index = suppress(boxes, best, label, classes + 1, config.nms_iou, config.detections)
-        is_found = kept >= 0
-        return Detections(
-            torch.where(is_found[..., None], pick(boxes, index), 0.0),
-            torch.where(is_found, kept, 0.0),
-            torch.where(is_found, label.gather(1, index), 0),
-        )
+        return detect(boxes, best, label, classes + 1, config.nms_iou, config.detections)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,6 @@ from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 __all__ = ["ConvNorm", "Norm"]
 
 Norm = Literal["frozen", "batch", "sync", "group"]
-
-
-class _Folded(NamedTuple):
-    """Weight and bias of a convolution and the fixed normalisation behind it, and what they were made of."""
-
-    made_of: tuple[object, ...]
-    weight: Tensor
-    bias: Tensor
 
 
 class ConvNorm(nn.Module):
@@ -63,7 +55,7 @@ class ConvNorm(nn.Module):
             self.norm = nn.GroupNorm(32, outputs)
         elif norm is not None:
             self.norm = BatchNorm(outputs, sync=norm == "sync")
-        self._folded: _Folded | None = None
+        self._folded: tuple[object, Tensor, Tensor] | None = None  # what a weight and a bias were made of, and these
         self.initialise("kaiming")
 
     def initialise(self, kind: Literal["kaiming", "uniform", "normal"]) -> None:
@@ -127,8 +119,7 @@ class ConvNorm(nn.Module):
             return weight * scale[:, None, None, None], shift
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         made_of = (dtype, torch.is_inference_mode_enabled(), *((part.data_ptr(), part._version) for part in parts))
-        if self._folded is None or self._folded.made_of != made_of:
+        if self._folded is None or self._folded[0] != made_of:
             scale, shift = norm.scale_and_shift()
-            weight = (weight * scale[:, None, None, None]).to(dtype)
-            self._folded = _Folded(made_of, weight, shift.to(dtype))
-        return self._folded.weight, self._folded.bias
+            self._folded = made_of, (weight * scale[:, None, None, None]).to(dtype), shift.to(dtype)
+        return self._folded[1:]

@@ -14,7 +14,7 @@ from opsmith.ops import box_iou
 from opsmith_detection.models.boxes import has_area
 from opsmith_detection.structures import Targets
 
-__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Matches", "Samples", "match", "match_all", "objects_of", "sample"]
+__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Matches", "Samples", "match", "objects_of", "sample"]
 
 FOREGROUND, BACKGROUND, IGNORED = 1, 0, -1
 
@@ -45,36 +45,27 @@ def objects_of(targets: Targets) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def match(objects: Tensor, boxes: Tensor, foreground_iou: float, background_iou: float, *, best_too: bool) -> Matches:
-    """Match the boxes [N, 4] of an image to its objects [G, 4], of which padding has no area.
-
-    A box is foreground from one overlap on and background below the other. With `best_too` the boxes that overlap an
-    object most are foreground as well, of the object that they overlap most themselves. A box of no area that meets an
-    object of no area is ignored: their overlap is 0/0.
-    """
-    overlaps = box_iou(objects, boxes)
-    highest, index = overlaps.max(0)
-    kind = torch.where(
-        highest >= foreground_iou, FOREGROUND, torch.where(highest < background_iou, BACKGROUND, IGNORED)
-    )
-    if best_too:
-        best = overlaps.amax(1, keepdim=True)
-        is_best = (overlaps == torch.where(best > 0, best, torch.inf)).any(0)
-        kind = torch.where(is_best, FOREGROUND, kind)
-    return Matches(index, kind)
-
-
-def match_all(
-    objects: Tensor, boxes: Tensor, foreground_iou: float, background_iou: float, *, best_too: bool
-) -> Matches:
     """Match the boxes of each image, [B, N, 4], or the same ones in all, [N, 4], to its objects, [B, G, 4].
 
-    Image by image, so that one matrix of overlaps exists at a time.
+    A box is foreground from one overlap on and background below the other. With `best_too` the boxes that overlap an
+    object most are foreground as well, of the object that they overlap most themselves. Padding has no area. A box of no
+    area that meets an object of no area is ignored: their overlap is 0/0.
     """
-    found = [
-        match(own, each, foreground_iou, background_iou, best_too=best_too)
-        for own, each in zip(objects, boxes if boxes.dim() == 3 else [boxes] * len(objects), strict=True)
-    ]
-    return Matches(torch.stack([one.object for one in found]), torch.stack([one.kind for one in found]))
+    found, kinds = [], []
+    # Image by image, so that one matrix of overlaps exists at a time.
+    for own, each in zip(objects, boxes if boxes.dim() == 3 else [boxes] * len(objects), strict=True):
+        overlaps = box_iou(own, each)
+        highest, index = overlaps.max(0)
+        kind = torch.where(
+            highest >= foreground_iou, FOREGROUND, torch.where(highest < background_iou, BACKGROUND, IGNORED)
+        )
+        if best_too:
+            best = overlaps.amax(1, keepdim=True)
+            is_best = (overlaps == torch.where(best > 0, best, torch.inf)).any(0)
+            kind = torch.where(is_best, FOREGROUND, kind)
+        found.append(index)
+        kinds.append(kind)
+    return Matches(torch.stack(found), torch.stack(kinds))
 
 
 @torch.no_grad()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import overload
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith_detection.config import ModelConfig
+from opsmith_detection.models.backbone import Normalise, Pyramid, ResNet
 from opsmith_detection.models.box_head import BoxHead
 from opsmith_detection.models.boxes import has_area
-from opsmith_detection.models.images import Normalise
 from opsmith_detection.models.mask_head import MaskHead
 from opsmith_detection.models.matching import objects_of
-from opsmith_detection.models.pyramid import Pyramid, trained_norm
-from opsmith_detection.models.resnet import ResNet
 from opsmith_detection.models.rpn import RPN, Proposals
 from opsmith_detection.structures import Detections, Targets
 
@@ -33,7 +29,7 @@ class GeneralizedRCNN(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        channels, norm = config.backbone.pyramid_channels, trained_norm(config.backbone)
+        channels, norm = config.backbone.pyramid_channels, config.backbone.trained_norm
         self.normalise = Normalise(config.mean, config.std)
         self.backbone = ResNet(config.backbone)
         pyramid_norm = norm if config.backbone.pyramid_norm else None
@@ -44,16 +40,6 @@ class GeneralizedRCNN(nn.Module):
         self.mask_head = (
             None if config.mask_head is None else MaskHead(channels, config.classes, config.mask_head, norm)
         )
-
-    @overload
-    def forward(
-        self, images: Tensor, sizes: Tensor, targets: None = None, proposals: Tensor | None = None
-    ) -> Detections: ...
-
-    @overload
-    def forward(
-        self, images: Tensor, sizes: Tensor, targets: Targets, proposals: Tensor | None = None
-    ) -> dict[str, Tensor]: ...
 
     def forward(
         self, images: Tensor, sizes: Tensor, targets: Targets | None = None, proposals: Tensor | None = None

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import overload
 
 import torch
 from torch import Tensor, nn
 
 from opsmith.ops import generalized_box_iou_loss, sigmoid_focal_loss
 from opsmith_detection.config import ModelConfig, RetinaNetConfig
-from opsmith_detection.models.anchors import Anchors
-from opsmith_detection.models.boxes import clip, decode, encode, pick
-from opsmith_detection.models.images import Normalise
+from opsmith_detection.models.backbone import Normalise, Pyramid, ResNet
+from opsmith_detection.models.boxes import Anchors, clip, decode, detect, encode, pick
 from opsmith_detection.models.layers import ConvNorm, Norm
-from opsmith_detection.models.matching import FOREGROUND, IGNORED, match_all, objects_of
-from opsmith_detection.models.pyramid import Pyramid, trained_norm
-from opsmith_detection.models.resnet import ResNet
-from opsmith_detection.models.suppression import suppress
+from opsmith_detection.models.matching import FOREGROUND, IGNORED, match, objects_of
 from opsmith_detection.structures import Detections, Targets
 
 __all__ = ["RetinaNet"]
@@ -57,7 +52,7 @@ class RetinaNet(nn.Module):
         self.config = own
         self.normalise = Normalise(config.mean, config.std)
         self.backbone = ResNet(config.backbone)
-        norm = trained_norm(config.backbone) if config.backbone.pyramid_norm else None
+        norm = config.backbone.trained_norm if config.backbone.pyramid_norm else None
         self.pyramid = Pyramid(self.backbone.channels[1:], channels, norm=norm, extra=own.extra_levels_from)
         sizes = [[float(int(size * scale)) for scale in own.scales] for size in own.base_sizes]
         self.anchors = Anchors(sizes, own.ratios)
@@ -66,12 +61,6 @@ class RetinaNet(nn.Module):
         bias = -math.log((1 - _PRIOR) / _PRIOR)
         self.class_head = Head(channels, self.anchors.count, self.classes, own, bias)
         self.box_head = Head(channels, self.anchors.count, 4, own)
-
-    @overload
-    def forward(self, images: Tensor, sizes: Tensor, targets: None = None) -> Detections: ...
-
-    @overload
-    def forward(self, images: Tensor, sizes: Tensor, targets: Targets) -> dict[str, Tensor]: ...
 
     def forward(self, images: Tensor, sizes: Tensor, targets: Targets | None = None) -> Detections | dict[str, Tensor]:
         """Return the losses if targets are given, and detections otherwise; all as in `Batch`."""
@@ -85,7 +74,7 @@ class RetinaNet(nn.Module):
     def _losses(self, logits: Tensor, deltas: Tensor, anchors: Tensor, targets: Targets) -> dict[str, Tensor]:
         config = self.config
         objects, _ = objects_of(targets)
-        matched, kind = match_all(objects, anchors, config.foreground_iou, config.background_iou, best_too=True)
+        matched, kind = match(objects, anchors, config.foreground_iou, config.background_iou, best_too=True)
         is_foreground = kind == FOREGROUND
         count = is_foreground.sum(1).clamp(min=1)
         label = torch.where(is_foreground, targets.labels.gather(1, matched), self.classes)
@@ -118,10 +107,4 @@ class RetinaNet(nn.Module):
             labels.append(index % (self.classes - 1) + 1)
         box, score, label = clip(torch.cat(boxes, 1), sizes), torch.cat(scores, 1), torch.cat(labels, 1)
         score = torch.where(score > config.score_threshold, score, -1.0)
-        kept, index = suppress(box, score, label, self.classes, config.nms_iou, config.detections)
-        is_found = kept >= 0
-        return Detections(
-            torch.where(is_found[..., None], pick(box, index), 0.0),
-            torch.where(is_found, kept, 0.0),
-            torch.where(is_found, label.gather(1, index), 0),
-        )
+        return detect(box, score, label, self.classes, config.nms_iou, config.detections)

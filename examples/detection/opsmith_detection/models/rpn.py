@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith_detection.config import RPNConfig
-from opsmith_detection.models.anchors import Anchors
-from opsmith_detection.models.boxes import clip, decode, encode, has_area, pick
+from opsmith_detection.models.boxes import Anchors, box_loss, clip, decode, has_area, pick, suppress
 from opsmith_detection.models.layers import ConvNorm
-from opsmith_detection.models.matching import match_all, sample
-from opsmith_detection.models.suppression import suppress
+from opsmith_detection.models.matching import match, sample
 
 __all__ = ["RPN", "Proposals"]
 
@@ -91,19 +89,14 @@ class RPN(nn.Module):
 
     def _losses(self, objectness: Tensor, deltas: Tensor, anchors: Tensor, objects: Tensor) -> dict[str, Tensor]:
         config = self.config
-        matched, kind = match_all(objects, anchors, config.foreground_iou, config.background_iou, best_too=True)
+        matched, kind = match(objects, anchors, config.foreground_iou, config.background_iou, best_too=True)
         samples = sample(kind, config.samples, config.positive_fraction)
         count = samples.is_valid.sum().clamp(min=1)
-        target = samples.is_foreground.float()
-        of_class = functional.binary_cross_entropy_with_logits(
-            objectness.gather(1, samples.chosen), target, reduction="none"
-        )
-        wanted = encode(pick(objects, matched.gather(1, samples.chosen)), anchors[samples.chosen])
-        is_moved = samples.is_foreground[..., None]
-        of_boxes = functional.smooth_l1_loss(
-            pick(deltas, samples.chosen), torch.where(is_moved, wanted, 0.0), beta=1 / 9, reduction="none"
-        )
+        logits, target = objectness.gather(1, samples.chosen), samples.is_foreground.float()
+        of_class = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+        wanted = pick(objects, matched.gather(1, samples.chosen))
+        moved = box_loss(pick(deltas, samples.chosen), wanted, anchors[samples.chosen], samples.is_foreground)
         return {
             "loss_objectness": torch.where(samples.is_valid, of_class, 0.0).sum() / count,
-            "loss_rpn_box_reg": torch.where(is_moved, of_boxes, 0.0).sum() / count,
+            "loss_rpn_box_reg": moved / count,
         }
