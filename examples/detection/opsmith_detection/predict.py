@@ -98,7 +98,7 @@ def predict_images(
     for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
         image = np.array(read_image(path, upright=True))
         if number == 1:  # what is built and captured at first is not the model's speed
-            predictor.warm([batch_of(image, data)])
+            predictor.warm(batch_of(image, data))
             began = time.perf_counter()
         before = time.perf_counter()
         found = find_objects(predictor, image, data, threshold)

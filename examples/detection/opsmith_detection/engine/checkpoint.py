@@ -35,12 +35,10 @@ class CheckpointError(ValueError):
 
 def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, average: Average | None) -> dict[str, Any]:
     """Copy weights, averaged weights and what the optimizer keeps to the CPU. All ranks take part."""
-    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    state = {names[p]: kept for p, kept in optimizer.state.items()}
     return {
         "model": _full(model.state_dict()),
         "average": None if average is None else _full(average.tensors),
-        "optimizer": {name: _full(kept) for name, kept in state.items()},
+        "optimizer": {name: _full(optimizer.state[p]) for name, p in model.named_parameters() if p in optimizer.state},
     }
 
 
@@ -88,10 +86,8 @@ def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: i
         os.fsync(file.fileno())
     being_written.replace(path)
     handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)  # the new name is on the disk before older files go
-    finally:
-        os.close(handle)
+    os.fsync(handle)  # the new name is on the disk before older files go
+    os.close(handle)
     for old in list_checkpoints(folder)[:-keep]:
         old.unlink(missing_ok=True)
     for abandoned in folder.glob(".checkpoint-*.pt.*"):
@@ -137,17 +133,14 @@ def _full(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _copy(saved: Mapping[str, Tensor], into: Mapping[str, Tensor], what: str) -> None:
-    different = sorted(saved.keys() ^ into.keys())
-    if different:
-        raise CheckpointError(
-            f"the checkpoint does not fit {what}: {len(different)} names are on one side only, such as {different[0]}. "
-            "Resume with the configuration that the run started with"
-        )
-    for name, tensor in into.items():
-        if saved[name].shape != tensor.shape:
+    found, wanted = ({name: list(tensor.shape) for name, tensor in each.items()} for each in (saved, into))
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
             raise CheckpointError(
-                f"the checkpoint does not fit {what}: {name} is {list(saved[name].shape)} in it, {list(tensor.shape)} here"
+                f"the checkpoint does not fit {what}: {name} is {found.get(name, 'missing')} in it, "
+                f"{wanted.get(name, 'missing')} here. Resume with the configuration that the run started with"
             )
+    for name, tensor in into.items():
         tensor.copy_(_placed(saved[name], tensor))
 
 

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import torch
 
 from opsmith_detection.engine.graphs import copy_batch, like_batch, shapes_of
 from opsmith_detection.structures import Batch
 
-__all__ = ["Feed", "Source"]
-
-
-class Source(Protocol):
-    """What a training takes its batches from, such as `data.loader.Loader`."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Give batches on the CPU, in pinned memory where there is a GPU, without an end."""
-
-    def state(self) -> dict[str, Any]:
-        """Say which batch comes next."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on with the batch that `state` says."""
+__all__ = ["Feed"]
 
 
 class Feed:
@@ -31,11 +18,13 @@ class Feed:
 
     On a GPU each shape has two buffers, which a stream of its own fills in turn. The host is ahead of the GPU: the copy of
     a batch runs beside the step on the one before it. A batch is valid until the next but one of its shape is asked for.
+
+    Args:
+        source: of batches on the CPU, in pinned memory where there is a GPU.
     """
 
-    def __init__(self, source: Source, device: torch.device) -> None:
-        self._source, self._device = source, device
-        self._batches = iter(source)
+    def __init__(self, source: Iterable[Batch], device: torch.device) -> None:
+        self._batches, self._device = iter(source), device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._buffers: dict[object, list[_Buffer]] = {}
         self._last: _Buffer | None = None
@@ -62,10 +51,6 @@ class Feed:
             copy_batch(self._last.batch, batch)
         current.wait_stream(self._stream)
         return self._last.batch
-
-    def state(self) -> dict[str, Any]:
-        """Return the source's state behind the last batch that was given out."""
-        return self._source.state()
 
 
 class _Buffer(NamedTuple):

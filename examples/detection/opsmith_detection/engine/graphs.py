@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -11,58 +12,80 @@ from torch import Tensor
 
 from opsmith_detection.structures import Batch, Targets
 
-__all__ = ["Graph", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
+__all__ = ["EAGER", "Graphs", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
 
 Result = TypeVar("Result")
 
+EAGER = 2  # calls with each shape before it is captured, which allocate what is kept and choose cuDNN's algorithms
 
-class Graph(Generic[Result]):
-    """A function of batches of one shape, which is a CUDA graph with inputs of its own after `eager` calls.
 
-    A result is overwritten by the next call, and by other graphs of the same pool.
+class Graphs(Generic[Result]):
+    """Calls functions of batches on a stream: with `graph` as CUDA graphs, one for each shape of a batch.
+
+    A result of a graph is overwritten by the next call, and by other graphs of the same pool.
+
+    Args:
+        stream: of a GPU; without one, functions are called as they are.
+        pool: of graphs on this stream that never run at the same time as these, to share their memory.
+        first: eager calls with the first of all shapes.
     """
 
-    def __init__(self, function: Callable[[Batch], Result], eager: int) -> None:
-        self._function, self._eager = function, eager
-        self._captured: tuple[torch.cuda.CUDAGraph, Batch, Result] | None = None
+    def __init__(
+        self, stream: torch.cuda.Stream | None, *, graph: bool, pool: object = None, first: int = EAGER
+    ) -> None:
+        self.stream, self._graph, self._first = stream, graph and stream is not None, first
+        self.pool: Any = torch.cuda.graph_pool_handle() if self._graph and pool is None else pool
+        self._left: dict[object, int] = {}  # eager calls
+        self._captured: dict[object, tuple[torch.cuda.CUDAGraph, Batch, Result]] = {}
         _graphs.add(self)
 
-    def __call__(self, batch: Batch, stream: torch.cuda.Stream, pool: Any) -> Result:
-        """Call it on `stream`, which is the current one; `pool` is where the graph has its memory."""
-        if self._eager > 0:
-            self._eager -= 1
-            return self._function(batch)
-        if self._captured is None:
+    def __call__(self, function: Callable[[Batch], Result], batch: Batch, name: object = None) -> Result:
+        """Call a function, which has a name if there are several. What was queued before comes first."""
+        if self.stream is None:
+            return function(batch)
+        current = torch.cuda.current_stream(self.stream.device)
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            result = self._replay(function, batch, name) if self._graph else function(batch)
+        current.wait_stream(self.stream)
+        return result
+
+    def _replay(self, function: Callable[[Batch], Result], batch: Batch, name: object) -> Result:
+        key = (name, shapes_of(batch))
+        left = self._left.setdefault(key, EAGER if self._left else self._first)
+        if left > 0:
+            self._left[key] = left - 1
+            return function(batch)
+        if key not in self._captured:
             graph, inputs = torch.cuda.CUDAGraph(), like_batch(batch)
             # Threads of the loader and of NCCL call CUDA meanwhile.
-            with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
-                result = self._function(inputs)
-            self._captured = graph, inputs, result
-        graph, inputs, result = self._captured
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+                result = function(inputs)
+            self._captured[key] = graph, inputs, result
+        graph, inputs, result = self._captured[key]
         copy_batch(inputs, batch)
         graph.replay()
         return result
 
     def release(self) -> None:
-        """Free the graph; the next call captures anew."""
-        if self._captured is not None:
-            self._captured[0].reset()
-            self._captured = None
+        """Free the graphs; the next calls capture anew."""
+        for graph, _, _ in self._captured.values():
+            graph.reset()
+        self._captured.clear()
 
 
-_graphs: weakref.WeakSet[Graph[Any]] = weakref.WeakSet()
+_graphs: weakref.WeakSet[Graphs[Any]] = weakref.WeakSet()
 
 
 def release_graphs() -> None:
     """Free all graphs. NCCL ends a communicator only when no graph is left that it has a part in."""
-    for graph in list(_graphs):
-        graph.release()
+    for graphs in list(_graphs):
+        graphs.release()
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:
     """Return the tensors of a batch that are there."""
-    targets = () if batch.targets is None else batch.targets
-    return [tensor for tensor in (*batch[:3], *targets) if tensor is not None]
+    return [tensor for tensor in (*batch[:3], *(batch.targets or ())) if tensor is not None]
 
 
 def shapes_of(batch: Batch) -> tuple[object, ...]:
@@ -72,14 +95,8 @@ def shapes_of(batch: Batch) -> tuple[object, ...]:
 
 def like_batch(batch: Batch, device: torch.device | None = None) -> Batch:
     """Return a batch of the same shapes with undefined values."""
-
-    def like(tensor: Tensor) -> Tensor:
-        return torch.empty_like(tensor, device=device)
-
-    targets = batch.targets
-    if targets is not None:
-        masks = None if targets.masks is None else like(targets.masks)
-        targets = Targets(like(targets.boxes), like(targets.labels), masks)
+    like = partial(torch.empty_like, device=device)
+    targets = batch.targets and Targets._make(None if each is None else like(each) for each in batch.targets)
     return Batch(like(batch.images), like(batch.sizes), like(batch.ids), targets)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -27,7 +29,7 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]  # a process that was killed leaves part of a line
 
 
-class Log:
+class Log(ExitStack):
     """Writes `log.jsonl` and TensorBoard's files into a folder, and draws a progress line, or prints plain lines.
 
     Args:
@@ -36,47 +38,34 @@ class Log:
     """
 
     def __init__(self, folder: Path, *, start: int, steps: int, leads: bool = True) -> None:
-        self._leads, self._steps, self._step = leads, steps, start
-        if not leads:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        self.entries = [entry for entry in read_log(folder) if entry["step"] <= start]
-        (folder / _FILE).write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
-        self._file = (folder / _FILE).open("a", encoding="utf-8")
-        self._console = Console(highlight=False)
+        super().__init__()
+        self._steps, self._first, self._started = steps, start, time.monotonic()
+        self._console = Console(highlight=False, quiet=not leads)
+        self._board: Any = None
+        self.entries = [entry for entry in read_log(folder) if entry["step"] <= start] if leads else []
+        if leads:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _FILE).write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+            self._board = self._tensorboard(folder)
+        self._file = self.enter_context((folder / _FILE if leads else Path(os.devnull)).open("a", encoding="utf-8"))
+        columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
+        is_drawn = leads and self._console.is_terminal
         self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"),
-            TimeRemainingColumn(), console=self._console, refresh_per_second=2, disable=not self._console.is_terminal,
-        )  # fmt: skip
-        self._task = self._progress.add_task("training", total=steps, completed=start, said="")
-        self._board = _tensorboard(folder, start, self._console)
-        self._started, self._first = time.monotonic(), start
-
-    def __enter__(self) -> Log:
-        if self._leads:
-            self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._leads:
-            self._progress.stop()
-            self._file.close()
-            if self._board is not None:
-                self._board.close()
+            *columns, TimeRemainingColumn(), console=self._console, refresh_per_second=2, disable=not is_drawn
+        )
+        self._task = self._progress.add_task("", total=steps, completed=start, said="")
+        self.enter_context(self._progress)
 
     def say(self, text: str) -> None:
         """Print a line above the progress."""
-        if self._leads:
-            self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(text, markup=False, soft_wrap=True)
 
     def has(self, step: int, name: str) -> bool:
-        """Return whether a value was logged for a step."""
-        return self._leads and any(entry["step"] == step and name in entry for entry in self.entries)
+        """Return whether a value was logged for a step, in the process that leads."""
+        return any(entry["step"] == step and name in entry for entry in self.entries)
 
     def write(self, step: int, values: Mapping[str, float], said: str | None = None) -> None:
         """Log values after `step` steps; `said` is shown beside the progress."""
-        if not self._leads:
-            return
         values = {name: value for name, value in values.items() if math.isfinite(value)}  # no AP without objects
         entry = {"step": step, **values}
         self.entries.append(entry)
@@ -90,19 +79,13 @@ class Log:
         self._progress.update(self._task, completed=step, said=said)
         if self._progress.disable:
             passed = time.monotonic() - self._started
-            left = passed / max(1, step - self._first) * (self._steps - step)
-            self._console.print(f"{step:>7}/{self._steps}  {said}  {_clock(left)} left", markup=False, soft_wrap=True)
+            left = timedelta(seconds=round(passed / max(1, step - self._first) * (self._steps - step)))
+            self.say(f"{step:>7}/{self._steps}  {said}  {left} left")
 
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-def _tensorboard(folder: Path, start: int, console: Console) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        console.print("no TensorBoard: pip install tensorboard shows the curves there, too; they are in log.jsonl")
-        return None
-    return SummaryWriter(folder, purge_step=start or None)
+    def _tensorboard(self, folder: Path) -> Any:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            self.say("no TensorBoard: pip install tensorboard shows the curves there, too; they are in log.jsonl")
+            return None
+        return self.enter_context(SummaryWriter(folder, purge_step=self._first or None))

@@ -12,9 +12,9 @@ from torch.distributed.tensor import DTensor
 
 from opsmith_detection.config import SolverConfig
 
-__all__ = ["Average", "build_optimizer", "local", "rate_at", "set_rate"]
+__all__ = ["Average", "build_optimizer", "rate_at", "set_rate"]
 
-_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.LocalResponseNorm)
+_NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 _START = 1e-3  # of the rate, at the first step of the warm-up
 _DROP = 0.1  # of the rate, at each milestone
 
@@ -28,15 +28,12 @@ def build_optimizer(model: nn.Module, solver: SolverConfig) -> torch.optim.Optim
     The rate is a tensor on the parameters' device, so that a CUDA graph reads what `set_rate` wrote. Sharded parameters
     have plain numbers, because PyTorch's fused SGD takes no DTensors, and are not trained by a graph.
     """
-    norms = {p for module in model.modules() if isinstance(module, _NORMS) for p in module.parameters(recurse=False)}
     trained = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in trained if (p in norms) == norm], "weight_decay": decay}
-        for norm, decay in ((False, solver.weight_decay), (True, solver.norm_weight_decay))
-        if decay is not None
-    ]
-    if solver.norm_weight_decay is None:
-        groups[0]["params"] = trained
+    groups = [{"params": trained, "weight_decay": solver.weight_decay}]
+    if solver.norm_weight_decay is not None:
+        norms = {p for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters(recurse=False)}
+        groups[0]["params"] = [p for p in trained if p not in norms]
+        groups.append({"params": [p for p in trained if p in norms], "weight_decay": solver.norm_weight_decay})
     sharded = any(isinstance(p, DTensor) for p in trained)
     rate = 0.0 if sharded else torch.zeros((), device=trained[0].device)
     if solver.optimizer == "adamw":
@@ -68,11 +65,6 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def local(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the part of each tensor that this process holds."""
-    return [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
-
-
 class Average:
     """An exponential moving average of the parameters that are trained.
 
@@ -84,7 +76,7 @@ class Average:
         trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         self.decay = decay
         self.tensors = {name: parameter.detach().clone() for name, parameter in trained.items()}
-        self._average, self._weights = local(self.tensors.values()), local(p.detach() for p in trained.values())
+        self._average, self._weights = _local(self.tensors.values()), _local(p.detach() for p in trained.values())
         self._move = torch.zeros((), device=self._weights[0].device)
 
     def set_step(self, step: int) -> None:
@@ -107,3 +99,8 @@ class Average:
             yield
         finally:
             torch._foreach_copy_(self._weights, own)
+
+
+def _local(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return the part of each tensor that this process holds."""
+    return [t.to_local() if isinstance(t, DTensor) else t for t in tensors]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,16 +14,15 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from opsmith_detection.config import Config
-from opsmith_detection.engine.graphs import Graph, shapes_of
+from opsmith_detection.engine.graphs import EAGER, Graphs
 from opsmith_detection.engine.optimizer import Average, rate_at, set_rate
 from opsmith_detection.structures import Batch
 
 __all__ = ["DivergedError", "TrainStep", "autocast"]
 
-# Eager steps on each shape before it is captured: they allocate what the optimizer keeps and choose cuDNN's algorithms.
-# DistributedDataParallel rebuilds its buckets and measures itself in the first ones of a process (PyTorch's notes on CUDA
-# graphs ask for 11).
-_EAGER_STEPS, _EAGER_STEPS_DISTRIBUTED = 2, 11
+# Eager steps of DistributedDataParallel, which rebuilds its buckets and measures itself in the first ones of a process
+# (PyTorch's notes on CUDA graphs ask for 11).
+_EAGER_DISTRIBUTED = 11
 
 
 class DivergedError(RuntimeError):
@@ -72,11 +72,10 @@ class TrainStep:
         self._failed_at = torch.zeros(0)  # of each, the first step where it was not finite
         self._number = torch.zeros((), dtype=torch.int64, device=self.device)
         self._counted = 0
-        self._ddp = isinstance(model, DistributedDataParallel)
-        self._graphs: dict[object, Graph[None]] = {}
-        self._graphed = graph and self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
-        self.pool = torch.cuda.graph_pool_handle() if self._graphed else None
+        first = _EAGER_DISTRIBUTED if isinstance(model, DistributedDataParallel) else EAGER
+        self._run: Graphs[None] = Graphs(self.stream, graph=graph, first=first)
+        self.pool = self._run.pool
 
     def __call__(self, batches: Iterator[Batch], step: int) -> None:
         """Train on the next `accumulate` batches, which are on the model's device; `step` counts from 0."""
@@ -87,7 +86,9 @@ class TrainStep:
         for index in range(self.solver.accumulate):
             batch = next(batches)
             self._seed(step, index)  # behind the loader, which may draw numbers too
-            self._run(batch, first=index == 0, last=index == self.solver.accumulate - 1)
+            first, last = index == 0, index == self.solver.accumulate - 1
+            # Everything runs on one stream: gradients are accumulated on the one where their leaves were first used.
+            self._run(partial(self.compute, first=first, last=last), batch, (first, last))
         self._counted += 1
 
     def read_losses(self) -> dict[str, float]:
@@ -108,23 +109,6 @@ class TrainStep:
         self._totals.zero_()
         counted, self._counted = self._counted, 0
         return {name: total / max(1, counted) for name, total in zip(self.names, found, strict=True)}
-
-    def _run(self, batch: Batch, *, first: bool, last: bool) -> None:
-        if self.stream is None:
-            self.compute(batch, first=first, last=last)
-            return
-        # Everything runs on one stream: gradients are accumulated on the one where their leaves were first used.
-        self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self.stream):
-            if not self._graphed:
-                self.compute(batch, first=first, last=last)
-            else:
-                key = (shapes_of(batch), first, last)
-                if key not in self._graphs:
-                    eager = _EAGER_STEPS_DISTRIBUTED if self._ddp and not self._graphs else _EAGER_STEPS
-                    self._graphs[key] = Graph(lambda inputs: self.compute(inputs, first=first, last=last), eager)
-                self._graphs[key](batch, self.stream, self.pool)
-        torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
     def compute(
         self,
@@ -152,7 +136,7 @@ class TrainStep:
                     self._clip()
                     for group in self.optimizer.param_groups:
                         if "capturable" in group:  # AdamW refuses to be captured without it, and warns of it elsewhere
-                            group["capturable"] = self._graphed and torch.cuda.is_current_stream_capturing()
+                            group["capturable"] = self.stream is not None and torch.cuda.is_current_stream_capturing()
                     self.optimizer.step()
                     if self.average is not None:
                         self.average.update()

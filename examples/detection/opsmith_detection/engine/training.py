@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -39,22 +39,22 @@ def prepare(config: Config) -> None:
     torch.manual_seed(config.seed)
 
 
-def datasets(config: Config) -> dict[Literal["train", "test"], CocoDataset]:
+def datasets(config: Config) -> dict[str, CocoDataset]:
     """Read the data sets of a configuration.
 
     Raises:
         DataError: a file is missing or contradicts itself.
         ConfigError: labels do not fit the model's classes.
     """
-    found: dict[Literal["train", "test"], CocoDataset] = {}
-    for split, path in (("train", config.data.train), ("test", config.data.test)):
+    found = {}
+    for split, path in {"train": config.data.train, "test": config.data.test}.items():
         dataset = CocoDataset(path, config.data.images, labels=config.data.labels)
         if dataset.classes > config.model.classes:
             raise ConfigError(
                 f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
                 f"set model.classes={dataset.classes}"
             )
-        found["train" if split == "train" else "test"] = dataset
+        found[split] = dataset
     return found
 
 
@@ -181,7 +181,7 @@ class Training:
         share_buffers(self.model)
         content: dict[str, Any] = snapshot(self.model, self.optimizer, self.average)
         categories = {label: tuple(category) for label, category in self.data["train"].categories.items()}
-        content.update(config=as_yaml(self.config), loader=self.feed.state(), categories=categories)
+        content.update(config=as_yaml(self.config), loader=self.loader.state(), categories=categories)
         if self.world.leads:
             save_checkpoint(self.config.output, self.done, content, self.config.solver.checkpoints)
 
