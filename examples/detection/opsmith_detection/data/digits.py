@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -28,19 +28,19 @@ __all__ = ["make_digits"]
 
 Split = Literal["train", "test"]
 
-_PHOTOGRAPHS = {
-    "sklearn": ("datasets/images/china.jpg", "datasets/images/flower.jpg"),
-    "skimage": (
-        "data/astronaut.png",
-        "data/brick.png",
-        "data/chelsea.png",
-        "data/coffee.png",
-        "data/grass.png",
-        "data/gravel.png",
-        "data/motorcycle_left.png",
-        "data/rocket.jpg",
-    ),
-}
+_VERSION = 2  # of what this module makes: a change of the bytes needs another one
+_PHOTOGRAPHS = (
+    "sklearn/datasets/images/china.jpg",
+    "sklearn/datasets/images/flower.jpg",
+    "skimage/data/astronaut.png",
+    "skimage/data/brick.png",
+    "skimage/data/chelsea.png",
+    "skimage/data/coffee.png",
+    "skimage/data/grass.png",
+    "skimage/data/gravel.png",
+    "skimage/data/motorcycle_left.png",
+    "skimage/data/rocket.jpg",
+)
 _TRAIN_SHARE = 0.7  # of a photograph, along its longer side
 _UPSCALED = 8  # how many times larger a digit's field is than its 8 x 8 pixels
 _SAMPLES = 3  # squared: points of a pixel at which its coverage is taken
@@ -52,16 +52,6 @@ _VISIBLE = 0.8  # of a digit, at least, under those that are painted over it
 _Floats = npt.NDArray[np.float32]
 _Bools = npt.NDArray[np.bool_]
 _Pixels = npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """All that the data set's bytes follow from. A change of this module needs another version."""
-
-    images: int
-    size: tuple[int, int]
-    seed: int
-    version: int = 2
 
 
 class _Painted(NamedTuple):
@@ -77,7 +67,7 @@ def make_digits(
     images: int = 2000,
     size: tuple[int, int] = (256, 256),
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Path:
     """Make `train.json` and `test.json` with their images in `folder`, unless they are there.
 
@@ -94,113 +84,106 @@ def make_digits(
     Raises:
         DataError: the folder has something else, a package is missing, or an argument does not fit.
     """
-    recipe = _Recipe(images, (size[0], size[1]), seed)
     if seed < 0:
         raise DataError(f"the seed is {seed}, expected 0 or more")
     if images < 5 or min(size) < 64:
         raise DataError(f"{images} images of {size[0]} x {size[1]} pixels: at least 5 of 64 x 64 are needed")
+    recipe = {"images": images, "size": list(size), "seed": seed, "version": _VERSION}
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.parent / f".{folder.name}.lock"):
         if _is_made(folder, recipe):
             return folder
         partial = folder.parent / f".{folder.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-        tell = progress or (lambda done, total: None)
-        learnt = images - images // 5
-        _write(partial, recipe, "train", learnt, lambda done: tell(done, images))
-        _write(partial, recipe, "test", images - learnt, lambda done: tell(learnt + done, images))
-        (partial / "recipe.json").write_text(json.dumps(asdict(recipe)))
+        done = 0
+        splits: dict[Split, int] = {"train": images - images // 5, "test": images // 5}
+        for split, count in splits.items():
+            (partial / split).mkdir(parents=True)
+            painted = []
+            for number in range(count):
+                pixels, digits = _composed(np.random.default_rng((seed, split == "test", number)), split, size)
+                Image.fromarray(pixels).save(partial / f"{split}/{number + 1:05}.jpg", quality=95, subsampling=0)
+                painted.append(digits)
+                done += 1
+                progress(done, images)
+            info = {"description": "handwritten digits on photographs", **recipe}
+            (partial / f"{split}.json").write_text(json.dumps({"info": info, **_as_coco(split, size, painted)}))
+        (partial / "recipe.json").write_text(json.dumps(recipe))
         partial.replace(folder)
     return folder
 
 
-def _write(folder: Path, recipe: _Recipe, split: Split, count: int, progress: Callable[[int], object]) -> None:
-    """Write the images of a split and its JSON file."""
-    (folder / split).mkdir(parents=True)
-    entries = []
-    for number in range(1, count + 1):
-        image, objects = _composed(recipe, split, number)
-        Image.fromarray(image).save(folder / split / f"{number:05}.jpg", quality=95, subsampling=0)
-        entries.append(objects)
-        progress(number)
-    (folder / f"{split}.json").write_text(json.dumps(_as_coco(recipe, split, entries)))
-
-
-def _is_made(folder: Path, recipe: _Recipe) -> bool:
+def _is_made(folder: Path, recipe: dict[str, Any]) -> bool:
     if not folder.exists() or not any(folder.iterdir()):
         return False
     try:
         found = json.loads((folder / "recipe.json").read_bytes())
     except (OSError, ValueError):
         raise DataError(f"{folder} is not empty and not a data set of digits: name another folder") from None
-    wanted = json.loads(json.dumps(asdict(recipe)))
-    if found != wanted:
-        raise DataError(f"{folder} has digits made with {found}, not {wanted}: remove it or name another folder")
+    if found != recipe:
+        raise DataError(f"{folder} has digits made with {found}, not {recipe}: remove it or name another folder")
     return True
 
 
-def _as_coco(recipe: _Recipe, split: Split, entries: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    height, width = recipe.size
-    annotations = [
-        {"image_id": image, "iscrowd": 0, **one} for image, found in enumerate(entries, start=1) for one in found
-    ]
+def _as_coco(split: Split, size: tuple[int, int], painted: list[list[_Painted]]) -> dict[str, Any]:
+    """Return the entries of a JSON file for images with these digits."""
+    annotations: list[dict[str, Any]] = []
+    for image, digits in enumerate(painted, start=1):
+        for digit, mask, _ in digits:
+            rle = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": image,
+                    "iscrowd": 0,
+                    "category_id": digit + 1,
+                    "bbox": coco_mask.toBbox(rle).tolist(),
+                    "area": int(mask.sum()),
+                    "segmentation": {"size": rle["size"], "counts": rle["counts"].decode()},
+                }
+            )
     return {
-        "info": {"description": "handwritten digits on photographs", **asdict(recipe)},
         "images": [
-            {"id": number, "file_name": f"{split}/{number:05}.jpg", "height": height, "width": width}
-            for number in range(1, len(entries) + 1)
+            {"id": number + 1, "file_name": f"{split}/{number + 1:05}.jpg", "height": size[0], "width": size[1]}
+            for number in range(len(painted))
         ],
-        "annotations": [{"id": number, **one} for number, one in enumerate(annotations, start=1)],
+        "annotations": annotations,
         "categories": [{"id": digit + 1, "name": str(digit)} for digit in range(10)],
     }
 
 
-def _composed(recipe: _Recipe, split: Split, number: int) -> tuple[_Pixels, list[dict[str, Any]]]:
-    """Return an image and its objects as COCO's annotations."""
-    random = np.random.default_rng((recipe.seed, split == "test", number - 1))
-    canvas = _background(random, split, recipe.size)
+def _composed(random: np.random.Generator, split: Split, size: tuple[int, int]) -> tuple[_Pixels, list[_Painted]]:
+    """Return an image and its digits."""
+    canvas = _background(random, split, size)
     fields, digits = _digits(split)
     painted: list[_Painted] = []
     for _ in range(int(random.integers(1, _OBJECTS + 1))):
         which = int(random.integers(len(fields)))
-        coverage = _rendered(random, fields[which], min(recipe.size))
+        coverage = _rendered(random, fields[which], min(size))
         solid = coverage >= 0.5
-        there = _room(random, solid, recipe.size, painted)
+        there = _room(random, solid, size, painted)
         if there is None:
             continue
         canvas[there] += coverage[:, :, None] * (_colour(random, canvas[there].mean((0, 1))) - canvas[there])
         for one in painted:
             one.mask[there] &= ~solid
-        mask = np.zeros(recipe.size, np.bool_)
+        mask = np.zeros(size, np.bool_)
         mask[there] = solid
         painted.append(_Painted(int(digits[which]), mask, int(solid.sum())))
-    pixels: _Pixels = np.rint(canvas).clip(0, 255).astype(np.uint8)
-    return pixels, [_annotation(one.digit, one.mask) for one in painted]
+    return np.rint(canvas).clip(0, 255).astype(np.uint8), painted
 
 
 def _room(
     random: np.random.Generator, solid: _Bools, size: tuple[int, int], painted: list[_Painted]
 ) -> tuple[slice, slice] | None:
     """Return where a digit hides little of the others, or None if ten places hide more."""
-    visible = [int(one.mask.sum()) for one in painted]
     for _ in range(10):
-        top = int(random.integers(size[0] - solid.shape[0] + 1))
-        left = int(random.integers(size[1] - solid.shape[1] + 1))
+        top, left = (int(random.integers(whole - own + 1)) for whole, own in zip(size, solid.shape, strict=True))
         there = slice(top, top + solid.shape[0]), slice(left, left + solid.shape[1])
-        hidden = [int((one.mask[there] & solid).sum()) for one in painted]
-        if all(seen - lost >= _VISIBLE * one.area for seen, lost, one in zip(visible, hidden, painted, strict=True)):
+        visible = [int(one.mask.sum() - (one.mask[there] & solid).sum()) for one in painted]
+        if all(seen >= _VISIBLE * one.area for seen, one in zip(visible, painted, strict=True)):
             return there
     return None
-
-
-def _annotation(label: int, mask: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    rle = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
-    return {
-        "category_id": label + 1,
-        "bbox": coco_mask.toBbox(rle).tolist(),
-        "area": int(mask.sum()),
-        "segmentation": {"size": rle["size"], "counts": rle["counts"].decode()},
-    }
 
 
 def _rendered(random: np.random.Generator, field: _Floats, side: int) -> _Floats:
@@ -247,10 +230,8 @@ def _background(random: np.random.Generator, split: Split, size: tuple[int, int]
 @cache
 def _digits(split: Split) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
     """Return smooth fields of the split's digits, from 0 to 1 with a margin of zeros, and which digits they are."""
-    if find_spec("sklearn") is None:
-        raise DataError("the digits come from scikit-learn: pip install 'opsmith-detection[digits]'")
-    from sklearn.datasets import load_digits
-
+    with _installed():
+        from sklearn.datasets import load_digits
     data = load_digits()
     chosen = (np.arange(len(data.target)) % 5 == 4) == (split == "test")
     sources = np.pad(data.images[chosen].astype(np.float32) / 16, ((0, 0), (1, 1), (1, 1)))
@@ -261,22 +242,26 @@ def _digits(split: Split) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
 
 @cache
 def _photographs(split: Split) -> list[Image.Image]:
+    """Return the split's part of each photograph."""
     parts = []
-    for package, names in _PHOTOGRAPHS.items():
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            raise DataError(f"photographs come from {package}: pip install 'opsmith-detection[digits]'")
-        for name in names:
-            path = Path(spec.origin).parent / name
-            try:
-                whole = Image.open(path).convert("RGB")
-            except OSError as error:
-                raise DataError(f"{path} cannot be read ({error}): install {package} again") from None
-            width, height = whole.size
-            wide = width >= height
-            edge = int(max(whole.size) * _TRAIN_SHARE)
-            if split == "train":
-                parts.append(whole.crop((0, 0, edge, height) if wide else (0, 0, width, edge)))
-            else:
-                parts.append(whole.crop((edge, 0, width, height) if wide else (0, edge, width, height)))
+    for name in _PHOTOGRAPHS:
+        package, _, path = name.partition("/")
+        with _installed(), (files(package) / path).open("rb") as file:
+            whole = Image.open(file).convert("RGB")
+        width, height = whole.size
+        edge = int(max(whole.size) * _TRAIN_SHARE)
+        right, bottom = (edge, height) if width >= height else (width, edge)
+        left, top = (edge, 0) if width >= height else (0, edge)
+        parts.append(whole.crop((0, 0, right, bottom) if split == "train" else (left, top, width, height)))
     return parts
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    try:
+        yield
+    except (ImportError, OSError) as error:
+        raise DataError(
+            f"digits and photographs come from scikit-learn and scikit-image ({error}): "
+            "pip install 'opsmith-detection[digits]'"
+        ) from None
