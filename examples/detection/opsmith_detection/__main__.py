@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -119,8 +118,6 @@ def demo(file: Path, images: int, minimum: float, device: str | None, overrides:
 
 
 def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:
-    if config.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     with join(device) as world:
         training = Training(config, world, resume=resume)
         result = training.run()

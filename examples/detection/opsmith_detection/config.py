@@ -5,7 +5,7 @@ A file names the one that it extends with `base:`, relative to itself; what it s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
@@ -134,6 +134,11 @@ class ModelConfig:
     mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
     retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
 
+    @property
+    def has_masks(self) -> bool:
+        """Whether masks are learnt and found."""
+        return self.kind == "rcnn" and self.mask_head is not None
+
 
 @dataclass(frozen=True, config=_STRICT)
 class DataConfig:
@@ -209,27 +214,12 @@ def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: as `load_config`.
     """
-    return _validated(_parsed(text, "the configuration") or {}, overrides, "the configuration")
+    return _validated(_parsed(text, "the configuration"), overrides, "the configuration")
 
 
 def as_yaml(config: Config) -> str:
     """Write a configuration so that `load_config` reads it again."""
     return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
-
-
-def _validated(entries: Mapping[str, Any], overrides: Sequence[str], where: str) -> Config:
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        if not equals:
-            raise ConfigError(f"{override!r} is not an override: write name=value, such as solver.rate=0.01")
-        nested: Any = _parsed(value, override)
-        for part in reversed(name.split(".")):
-            nested = {part: nested}
-        entries = _merged(entries, nested)
-    try:
-        return TypeAdapter(Config).validate_python(entries)
-    except ValidationError as error:
-        raise ConfigError(f"{where} does not fit:\n{explain(error)}") from None
 
 
 def explain(error: ValidationError) -> str:
@@ -239,10 +229,25 @@ def explain(error: ValidationError) -> str:
     )
 
 
-def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+def _validated(entries: dict[str, Any], overrides: Sequence[str], where: str) -> Config:
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals:
+            raise ConfigError(f"{override!r} is not an override: write name=value, such as solver.rate=0.01")
+        nested = _parsed(value, override)
+        for part in reversed(name.split(".")):
+            nested = {part: nested}
+        entries = _merged(entries, nested)
+    try:
+        return TypeAdapter(Config).validate_python(entries)
+    except ValidationError as error:
+        raise ConfigError(f"{where} does not fit:\n{explain(error)}") from None
+
+
+def _read(path: Path, extending: tuple[Path, ...]) -> Any:
     path = path.resolve()
-    if path in seen:
-        raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*seen, path))}")
+    if path in extending:
+        raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*extending, path))}")
     try:
         entries = _parsed(path.read_text(encoding="utf-8"), str(path)) or {}
     except OSError as error:
@@ -250,7 +255,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if not isinstance(entries, dict):
         raise ConfigError(f"{path} has {type(entries).__name__} at its top level; expected `name: value` entries")
     base = entries.pop("base", None)
-    return entries if base is None else _merged(_read(path.parent / str(base), (*seen, path)), entries)
+    return entries if base is None else _merged(_read(path.parent / str(base), (*extending, path)), entries)
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -260,9 +265,8 @@ def _parsed(text: str, where: str) -> Any:
         raise ConfigError(f"{where} is not YAML: {error}") from None
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for name, value in above.items():
-        old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
+def _merged(below: Any, above: Any) -> Any:
+    """Return the entries of both, those above where both have one."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return {**below, **{name: _merged(below.get(name), value) for name, value in above.items()}}

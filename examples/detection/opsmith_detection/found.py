@@ -1,13 +1,15 @@
-"""The objects of one image in its own pixels: what was found there, and how COCO writes that."""
+"""The objects of one image in its own pixels: found by a model, as COCO writes them, and drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image, ImageDraw, ImageFont
+from pycocotools import mask as coco_mask
 from torch import Tensor
 
 from opsmith.ops import paste_binary_masks_in_image
@@ -15,9 +17,16 @@ from opsmith_detection.data.coco import Category
 from opsmith_detection.data.masks import encoded
 from opsmith_detection.structures import Batch, Detections
 
-__all__ = ["Found", "as_results", "category_of", "found_in"]
+__all__ = ["Found", "as_results", "captions", "draw_objects", "found_in"]
 
 _PASTED_AT_ONCE = 2**26  # pixels of masks, a byte each
+# Of labels in turn: colours that differ in lightness too (Okabe and Ito, 2008), and three more.
+_COLOURS = (
+    (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (0, 114, 178), (213, 94, 0), (204, 121, 167),
+    (148, 103, 189), (188, 189, 34), (127, 127, 127),
+)  # fmt: skip
+_COVER = 0.5  # of a mask
+_ENLARGED_TO = 384  # pixels of the longer side at most
 
 
 class Found(NamedTuple):
@@ -49,17 +58,12 @@ def found_in(batch: Batch, detections: Detections, place: int, kept: Tensor, siz
     return Found(boxes.cpu().numpy(), scores.tolist(), labels.tolist(), rles)
 
 
-def category_of(label: int, categories: Mapping[int, Category]) -> Category:
-    """Return what a label stands for, the label itself where that is not known: COCO's ids have gaps."""
-    return categories.get(label, Category(str(label), label))
-
-
 def as_results(image: int, found: Found, categories: Mapping[int, Category]) -> list[dict[str, Any]]:
     """Return the objects of the image with this number in COCO's format of results."""
     results: list[dict[str, Any]] = [
         {
             "image_id": image,
-            "category_id": category_of(label, categories).id,
+            "category_id": _category(label, categories).id,
             "score": score,
             "bbox": [x1, y1, x2 - x1, y2 - y1],
         }
@@ -68,3 +72,42 @@ def as_results(image: int, found: Found, categories: Mapping[int, Category]) -> 
     for result, rle in zip(results, found.masks or (), strict=False):
         result["segmentation"] = {**rle, "counts": rle["counts"].decode()}
     return results
+
+
+def captions(found: Found, categories: Mapping[int, Category]) -> list[str]:
+    """Return what is written at each object."""
+    named = zip(found.labels, found.scores, strict=True)
+    return [f"{_category(label, categories).name} {score:.2f}" for label, score in named]
+
+
+def draw_objects(image: npt.NDArray[np.uint8], found: Found, names: Sequence[str]) -> Image.Image:
+    """Draw objects on an image, RGB of [height, width, 3]. Small images are enlarged.
+
+    Args:
+        found: whose labels decide the colours.
+        names: what is written at each object.
+    """
+    pixels = image.astype(np.float32)
+    for label, rle in zip(found.labels, found.masks or (), strict=False):
+        inside = coco_mask.decode(rle).astype(np.bool_)
+        pixels[inside] += _COVER * (np.array(_colour(label), np.float32) - pixels[inside])
+    picture = Image.fromarray(pixels.round().astype(np.uint8))
+    enlarge = max(1, _ENLARGED_TO // max(picture.size))
+    picture = picture.resize((picture.width * enlarge, picture.height * enlarge), Image.Resampling.NEAREST)
+    draw = ImageDraw.Draw(picture)
+    font = ImageFont.load_default(max(10, min(picture.size) // 32))
+    for (x1, y1, x2, y2), label, name in zip((found.boxes * enlarge).tolist(), found.labels, names, strict=True):
+        draw.rectangle((x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)), outline=_colour(label), width=2)
+        left, _, right, bottom = draw.textbbox((0, 0), name, font=font)
+        y = y1 - bottom - 2 if y1 > bottom + 2 else y1
+        draw.rectangle((x1, y, x1 + right - left + 4, y + bottom + 2), fill=_colour(label))
+        draw.text((x1 + 2, y), name, fill=(0, 0, 0), font=font)
+    return picture
+
+
+def _colour(label: int) -> tuple[int, int, int]:
+    return _COLOURS[(label - 1) % len(_COLOURS)]
+
+
+def _category(label: int, categories: Mapping[int, Category]) -> Category:
+    return categories.get(label, Category(str(label), label))  # COCO's ids have gaps

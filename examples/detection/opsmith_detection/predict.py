@@ -16,14 +16,13 @@ import torch
 from opsmith_detection.config import Config, DataConfig, parse_config
 from opsmith_detection.data.coco import Category, DataError, read_image
 from opsmith_detection.data.transforms import batch_of
-from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.training import prepare
-from opsmith_detection.found import Found, as_results, category_of, found_in
+from opsmith_detection.found import Found, as_results, captions, draw_objects, found_in
 from opsmith_detection.models import build_model
 
-__all__ = ["LoadedRun", "Speed", "captions", "find_objects", "list_images", "load_run", "predict_images"]
+__all__ = ["LoadedRun", "Speed", "find_objects", "list_images", "load_run", "predict_images"]
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
@@ -110,19 +109,12 @@ def predict_images(
     return Speed(len(paths), len(paths) / max(finding, 1e-9), len(paths) / max(passed, 1e-9))
 
 
-def captions(found: Found, categories: Mapping[int, Category]) -> list[str]:
-    """Return what is written at each object."""
-    named = zip(found.labels, found.scores, strict=True)
-    return [f"{category_of(label, categories).name} {score:.2f}" for label, score in named]
-
-
 def list_images(sources: Iterable[Path]) -> list[Path]:
     """Return files, and the images of folders.
 
     Raises:
         DataError: there is nothing.
     """
-
     found: list[Path] = []
     for source in sources:
         if source.is_dir():

@@ -21,11 +21,10 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import opsmith
 from opsmith_detection.config import as_yaml
 from opsmith_detection.data.masks import as_rle
-from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.log import read_log
 from opsmith_detection.engine.training import Training
-from opsmith_detection.found import Found
-from opsmith_detection.predict import captions, find_objects
+from opsmith_detection.found import Found, captions, draw_objects
+from opsmith_detection.predict import find_objects
 
 __all__ = ["write_report"]
 

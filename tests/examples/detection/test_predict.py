@@ -11,10 +11,9 @@ import torch
 from detection_kit.tiny import small_config
 from opsmith_detection.config import DataConfig
 from opsmith_detection.data.coco import DataError
-from opsmith_detection.drawing import draw_objects
 from opsmith_detection.engine.inference import Predictor
-from opsmith_detection.found import Found
-from opsmith_detection.predict import captions, find_objects, list_images, predict_images
+from opsmith_detection.found import Found, captions, draw_objects
+from opsmith_detection.predict import find_objects, list_images, predict_images
 from opsmith_detection.structures import Detections
 from PIL import Image
 from pycocotools import mask as coco_mask

@@ -60,12 +60,9 @@ def datasets(config: Config) -> dict[str, CocoDataset]:
 
 def evaluate(predictor: Predictor, config: Config, dataset: CocoDataset, world: World) -> dict[str, float]:
     """Measure a model, which is in inference mode, on a data set. Each process takes a part, and rank 0 has the result."""
-    loader = Loader(
-        dataset, config.data, training=False, seed=0, rank=world.rank, world=world.size, with_masks=False
-    )  # fmt: skip
-    masks = config.model.kind == "rcnn" and config.model.mask_head is not None
-    evaluation = Evaluation(dataset, ("box", "mask") if masks else ("box",))
-    for batch in loader:
+    evaluation = Evaluation(dataset, ("box", "mask") if config.model.has_masks else ("box",))
+    ranks = {"rank": world.rank, "world": world.size}
+    for batch in Loader(dataset, config.data, training=False, seed=0, **ranks, with_masks=False):
         evaluation.add(batch, predictor(batch))
     evaluation = evaluation.gathered()
     return evaluation.result() if world.leads else {}
@@ -103,7 +100,7 @@ class Training:
         self.predictor = Predictor(self.model, config, world.device, graph=graph, stream=stream, pool=self.step.pool)
         self.loader = Loader(
             self.data["train"], config.data, training=True, seed=config.seed, rank=world.rank, world=world.size,
-            with_masks=config.model.kind == "rcnn" and config.model.mask_head is not None,
+            with_masks=config.model.has_masks,
         )  # fmt: skip
         self.done = 0
         if resume and list_checkpoints(config.output):
