@@ -22,14 +22,11 @@ from opsmith_detection.predict import list_images, load_run, predict_images
 _CONFIGS = Path(__file__).parents[1] / "configs"
 _EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError, WeightsError)
 
-_config = click.option(
-    "--config", "file", type=click.Path(path_type=Path), help="A YAML file, such as configs/digits.yaml."
-)
+_PATH = click.Path(path_type=Path)
+_config = click.option("--config", "file", type=_PATH, help="A YAML file, such as configs/digits.yaml.")
 _device = click.option("--device", help="cpu, cuda or cuda:1; the GPU, if there is one, by default.")
 _overrides = click.argument("overrides", nargs=-1, metavar="[NAME=VALUE]...")
-_checkpoint = click.option(
-    "--checkpoint", type=click.Path(path_type=Path), required=True, help="A checkpoint, or the folder of a run."
-)
+_checkpoint = click.option("--checkpoint", type=_PATH, required=True, help="A checkpoint, or the folder of a run.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,10 +58,10 @@ def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[s
 
 @main.command()
 @_checkpoint
-@click.option("--output", type=click.Path(path_type=Path), default=Path("predictions"), show_default=True)
+@click.option("--output", type=_PATH, default=Path("predictions"), show_default=True)
 @click.option("--threshold", default=0.5, show_default=True, help="The lowest score of what is drawn and written.")
 @_device
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1, required=True, type=_PATH)
 def predict(checkpoint: Path, output: Path, threshold: float, device: str | None, sources: tuple[Path, ...]) -> None:
     """Find objects in images, or in those of folders: pictures, and predictions.json in COCO's format."""
     with join(device) as world:
@@ -78,25 +75,20 @@ def predict(checkpoint: Path, output: Path, threshold: float, device: str | None
 
 
 @main.command()
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    default=_CONFIGS / "digits_small.yaml",
-    show_default="digits_small.yaml",
-)
+@_config
 @click.option("--images", default=2000, show_default=True, help="How many images are made, a fifth of them for tests.")
 @click.option(
     "--minimum", default=0.8, show_default=True, help="AP50 (of masks, if there are some) below which the demo fails."
 )
 @_device
 @_overrides
-def demo(file: Path, images: int, minimum: float, device: str | None, overrides: tuple[str, ...]) -> None:
+def demo(file: Path | None, images: int, minimum: float, device: str | None, overrides: tuple[str, ...]) -> None:
     """Make images of handwritten digits, train on them, find the digits of test images, and write a report.
 
-    A run that is there already goes on, or is measured again if it is complete.
+    The configuration is configs/digits_small.yaml, unless another one is given. A run that is there already goes on, or is
+    measured again if it is complete.
     """
-    config = load_config(file, overrides)
+    config = load_config(file or _CONFIGS / "digits_small.yaml", overrides)
     began = time.perf_counter(), time.process_time()
     folder = config.data.train.parent
     with click.progressbar(length=images, label="digits", file=sys.stderr) as bar:
@@ -108,13 +100,12 @@ def demo(file: Path, images: int, minimum: float, device: str | None, overrides:
         speed = predict_images(run.predictor, paths, output, config.data, run.categories)
     minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
     click.echo(f"{speed.images} pictures of predictions in {output}, {speed.found:.1f} images/s")
-    kind = "mask" if "mask/AP" in result else "box"
-    click.echo(
-        f"{kind} AP50 {result[f'{kind}/AP50']:.3f}, AP {result[f'{kind}/AP']:.3f} "
-        f"in {minutes:.1f} minutes ({processor_minutes:.1f} of processor time)"
-    )
-    if result[f"{kind}/AP50"] < minimum:
-        raise click.ClickException(f"{kind} AP50 is {result[f'{kind}/AP50']:.3f}, at least {minimum} was expected")
+    kind = "mask" if config.model.has_masks else "box"
+    precision, precision_50 = result[f"{kind}/AP"], result[f"{kind}/AP50"]
+    time_taken = f"{minutes:.1f} minutes ({processor_minutes:.1f} of processor time)"
+    click.echo(f"{kind} AP50 {precision_50:.3f}, AP {precision:.3f} in {time_taken}")
+    if precision_50 < minimum:
+        raise click.ClickException(f"{kind} AP50 is {precision_50:.3f}, at least {minimum} was expected")
 
 
 def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:
@@ -122,17 +113,13 @@ def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, flo
         training = Training(config, world, resume=resume)
         result = training.run()
         if world.size == 1:
-            _report(training)
+            try:
+                from opsmith_detection.report import write_report
+            except ImportError as error:
+                click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
+            else:
+                click.echo(f"report: {write_report(training)}")
     return result
-
-
-def _report(training: Training) -> None:
-    try:
-        from opsmith_detection.report import write_report
-    except ImportError as error:
-        click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
-    else:
-        click.echo(f"report: {write_report(training)}")
 
 
 def _run() -> None:

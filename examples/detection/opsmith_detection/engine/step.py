@@ -119,8 +119,9 @@ class TrainStep:
         part: Callable[[str], contextlib.AbstractContextManager[object]] = lambda _: contextlib.nullcontext(),
     ) -> None:
         """Do what a graph holds; `part` is entered with the name of each part of it."""
-        if first:
-            self._clear_gradients()
+        if first and (gradients := self._gradients()):
+            # Kept where they are: graphs of all shapes, and the buckets of DistributedDataParallel, share them.
+            torch._foreach_zero_(gradients)
         model = self.model
         with model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext():
             with part("forward"), autocast(self.device, self.solver.precision):
@@ -129,8 +130,12 @@ class TrainStep:
                 total = torch.stack(list(losses.values())).sum()
                 (total / self.solver.accumulate).backward()
         with torch.no_grad():
-            share = 1 / self.solver.accumulate
-            self._count(list(losses), torch.stack([loss.detach().float() for loss in losses.values()]) * share)
+            if not self.names:
+                self.names = [*losses, "gradient_norm"]
+                self._totals = torch.zeros(len(self.names), device=self.device)
+                self._failed_at = torch.full_like(self._totals, math.inf)
+            values = torch.stack([loss.detach().float() for loss in losses.values()]) * (1 / self.solver.accumulate)
+            self._note(slice(0, len(losses)), values)
             if last:
                 with part("optimizer"):
                     self._clip()
@@ -141,22 +146,11 @@ class TrainStep:
                     if self.average is not None:
                         self.average.update()
 
-    def _clear_gradients(self) -> None:
-        # Kept where they are: graphs of all shapes, and the buckets of DistributedDataParallel, share them.
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        if gradients:
-            torch._foreach_zero_(gradients)
-
-    def _count(self, names: list[str], losses: Tensor) -> None:
-        if not self.names:
-            self.names = [*names, "gradient_norm"]
-            self._totals = torch.zeros(len(self.names), device=self.device)
-            self._failed_at = torch.full_like(self._totals, math.inf)
-        self._note(slice(0, len(names)), losses)
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.parameters if p.grad is not None]
 
     def _clip(self) -> None:
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
+        norm = torch.nn.utils.get_total_norm(self._gradients(), foreach=True)
         if self.solver.clip_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.solver.clip_norm, norm, foreach=True)
         norm = norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -19,10 +19,8 @@ def build_model(config: ModelConfig) -> nn.Module:
     `model(images, sizes)` gives `Detections`, `model(images, sizes, targets)` a dict of losses; the arguments are those of
     `Batch`. Neither waits for a GPU. The weights of `backbone.weights`, if there are any, are loaded into the ResNet.
 
-    Raises
-    ------
-    WeightsError
-        For weights that do not fit.
+    Raises:
+        WeightsError: for weights that do not fit.
     """
     model: nn.Module = RetinaNet(config) if config.kind == "retinanet" else GeneralizedRCNN(config)
     if config.backbone.weights is not None:

@@ -105,13 +105,10 @@ class ResNet(nn.Module):
 class Pyramid(nn.Module):
     """Features of all levels with the same number of channels, each with what the coarser ones know.
 
-    Parameters
-    ----------
-    inputs
-        The channels of the backbone's feature maps.
-    extra
-        Which levels come on top: "pool" for every second pixel of the last one; "p5" and "c5" for two convolutions with
-        strides, from the pyramid's last level or from the backbone's.
+    Args:
+        inputs: the channels of the backbone's feature maps.
+        extra: which levels come on top: "pool" for every second pixel of the last one; "p5" and "c5" for two
+            convolutions with strides, from the pyramid's last level or from the backbone's.
     """
 
     def __init__(

@@ -22,12 +22,9 @@ Weights = tuple[float, float]
 class Anchors(nn.Module):
     """The anchors of canvases, which are made once for each.
 
-    Parameters
-    ----------
-    sizes
-        Of each level: the roots of the anchors' areas in pixels.
-    ratios
-        Heights to widths.
+    Args:
+        sizes: of each level: the roots of the anchors' areas in pixels.
+        ratios: heights to widths.
     """
 
     def __init__(self, sizes: Sequence[Sequence[float]], ratios: Sequence[float]) -> None:

@@ -19,13 +19,12 @@ Norm = Literal["frozen", "batch", "sync", "group"]
 class ConvNorm(nn.Module):
     """A square convolution, its normalisation, and if wanted a ReLU.
 
-    Parameters
-    ----------
-    norm
-        Without one the convolution has a bias. "frozen" and, in evaluation, "batch" and "sync" are a scale and a shift for
-        each channel: these go into the convolution's weight and bias, so no activation is normalised, or kept for it.
-    deformable
-        Its offsets and masks come from a convolution that is 0 at first (DCN v2, https://arxiv.org/abs/1811.11168).
+    Args:
+        norm: without one the convolution has a bias. "frozen" and, in evaluation, "batch" and "sync" are a scale and a
+            shift for each channel: these go into the convolution's weight and bias, so no activation is normalised, or kept
+            for it.
+        deformable: its offsets and masks come from a convolution that is 0 at first (DCN v2,
+            https://arxiv.org/abs/1811.11168).
     """
 
     def __init__(

@@ -46,12 +46,9 @@ class GeneralizedRCNN(nn.Module):
     ) -> Detections | dict[str, Tensor]:
         """Return the losses if targets are given, and detections otherwise.
 
-        Parameters
-        ----------
-        images, sizes, targets
-            As in `Batch`.
-        proposals
-            Boxes [B, P, 4] to take instead of the RPN's; those of no area are padding.
+        Args:
+            images, sizes, targets: as in `Batch`.
+            proposals: boxes [B, P, 4] to take instead of the RPN's; those of no area are padding.
         """
         levels = self.pyramid(self.backbone(self.normalise(images, sizes)))
         losses: dict[str, Tensor] = {}

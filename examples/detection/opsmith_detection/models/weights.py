@@ -57,16 +57,12 @@ def load_torchvision(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps:
     Those of `maskrcnn_resnet50_fpn`, `fasterrcnn_resnet50_fpn`, `retinanet_resnet50_fpn` and their `_v2` fit the
     configurations of the same names. Deformable convolutions begin as ordinary ones.
 
-    Parameters
-    ----------
-    eps
-        What frozen batch norm adds to variances. torchvision sets it to 0 for its own weights `COCO_V1` of the models
-        without `_v2`, which the state dict does not tell.
+    Args:
+        eps: what frozen batch norm adds to variances. torchvision sets it to 0 for its own weights `COCO_V1` of the
+            models without `_v2`, which the state dict does not tell.
 
-    Raises
-    ------
-    WeightsError
-        For names or shapes that do not fit.
+    Raises:
+        WeightsError: for names or shapes that do not fit.
     """
     _load(model, {our_name(name): value for name, value in state_dict.items()}, eps)
 
@@ -74,10 +70,8 @@ def load_torchvision(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps:
 def load_backbone(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps: float = 1e-5) -> None:
     """Load the state dict of a ResNet, as torchvision names it, into a model's backbone. Its classifier is left out.
 
-    Raises
-    ------
-    WeightsError
-        For names or shapes that do not fit.
+    Raises:
+        WeightsError: for names or shapes that do not fit.
     """
     names = {name: _rename(name, _RESNET) for name in state_dict if not name.startswith("fc.")}
     _load(model.get_submodule("backbone"), {ours: state_dict[name] for name, ours in names.items()}, eps)
