@@ -46,14 +46,14 @@ def found_in(batch: Batch, detections: Detections, place: int, kept: Tensor, siz
         kept: which of its detections, bool [D].
         size: height and width of the image as it was.
     """
-    boxes, scores, labels, masks = (None if each is None else each[place][kept] for each in detections)
-    assert boxes is not None and scores is not None and labels is not None
+    index = kept.nonzero()[:, 0]
+    boxes, scores, labels = (each[place, index] for each in detections[:3])
     (height, width), (seen_height, seen_width) = size, batch.sizes[place].tolist()
     boxes = boxes.float() * torch.tensor([width / seen_width, height / seen_height] * 2, device=boxes.device)
     rles = None
-    if masks is not None:
+    if detections.masks is not None:
         at_once = max(_PASTED_AT_ONCE // (height * width), 1)
-        parts = zip(masks[:, None].split(at_once), boxes.split(at_once), strict=True)
+        parts = zip(detections.masks[place, index, None].split(at_once), boxes.split(at_once), strict=True)
         rles = [rle for part in parts for rle in encoded(paste_binary_masks_in_image(*part, size)[:, 0])]
     return Found(boxes.cpu().numpy(), scores.tolist(), labels.tolist(), rles)
 

@@ -14,16 +14,9 @@ from opsmith.ops import box_iou
 from opsmith_detection.models.boxes import has_area
 from opsmith_detection.structures import Targets
 
-__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Matches", "Samples", "match", "objects_of", "sample"]
+__all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Samples", "match", "objects_of", "sample"]
 
 FOREGROUND, BACKGROUND, IGNORED = 1, 0, -1
-
-
-class Matches(NamedTuple):
-    """For each box the object that it overlaps most, and what that makes it."""
-
-    object: Tensor  # int64 [..., N], an index
-    kind: Tensor  # int64 [..., N], one of the three above
 
 
 class Samples(NamedTuple):
@@ -44,28 +37,33 @@ def objects_of(targets: Targets) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def match(objects: Tensor, boxes: Tensor, foreground_iou: float, background_iou: float, *, best_too: bool) -> Matches:
+def match(
+    objects: Tensor, boxes: Tensor, foreground_iou: float, background_iou: float, *, best_too: bool
+) -> tuple[Tensor, Tensor]:
     """Match the boxes of each image, [B, N, 4], or the same ones in all, [N, 4], to its objects, [B, G, 4].
 
     A box is foreground from one overlap on and background below the other. With `best_too` the boxes that overlap an
     object most are foreground as well, of the object that they overlap most themselves. Padding has no area. A box of no
     area that meets an object of no area is ignored: their overlap is 0/0.
+
+    Returns:
+        The index of the object that each box overlaps most, and what that makes the box, one of the three above; both
+        int64 [B, N].
     """
-    found, kinds = [], []
+    matched, kinds = [], []
     # Image by image, so that one matrix of overlaps exists at a time.
     for own, each in zip(objects, boxes if boxes.dim() == 3 else [boxes] * len(objects), strict=True):
         overlaps = box_iou(own, each)
         highest, index = overlaps.max(0)
-        kind = torch.where(
-            highest >= foreground_iou, FOREGROUND, torch.where(highest < background_iou, BACKGROUND, IGNORED)
-        )
+        kind = torch.where(highest < background_iou, BACKGROUND, IGNORED)
+        kind = torch.where(highest >= foreground_iou, FOREGROUND, kind)
         if best_too:
             best = overlaps.amax(1, keepdim=True)
             is_best = (overlaps == torch.where(best > 0, best, torch.inf)).any(0)
             kind = torch.where(is_best, FOREGROUND, kind)
-        found.append(index)
+        matched.append(index)
         kinds.append(kind)
-    return Matches(torch.stack(found), torch.stack(kinds))
+    return torch.stack(matched), torch.stack(kinds)
 
 
 @torch.no_grad()
