@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,7 @@ __all__ = ["LoadedRun", "Speed", "find_objects", "list_images", "load_run", "pre
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 
-@dataclass(frozen=True)
-class Speed:
+class Speed(NamedTuple):
     """Images a second."""
 
     images: int
@@ -36,8 +35,7 @@ class Speed:
     all: float  # with reading, drawing and writing
 
 
-@dataclass(frozen=True)
-class LoadedRun:
+class LoadedRun(NamedTuple):
     """What a checkpoint holds for inference."""
 
     predictor: Predictor
@@ -58,10 +56,8 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
     backbone = replace(config.model.backbone, weights=None)  # the checkpoint has them
     model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
-    predictor = Predictor(model.eval(), config, device, graph=config.graph)
-    return LoadedRun(
-        predictor, config, {label: Category(*category) for label, category in content["categories"].items()}
-    )
+    categories = {label: Category(*category) for label, category in content["categories"].items()}
+    return LoadedRun(Predictor(model.eval(), config, device, graph=config.graph), config, categories)
 
 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:

@@ -61,8 +61,8 @@ def datasets(config: Config) -> dict[str, CocoDataset]:
 def evaluate(predictor: Predictor, config: Config, dataset: CocoDataset, world: World) -> dict[str, float]:
     """Measure a model, which is in inference mode, on a data set. Each process takes a part, and rank 0 has the result."""
     evaluation = Evaluation(dataset, ("box", "mask") if config.model.has_masks else ("box",))
-    ranks = {"rank": world.rank, "world": world.size}
-    for batch in Loader(dataset, config.data, training=False, seed=0, **ranks, with_masks=False):
+    rank, size = world.rank, world.size
+    for batch in Loader(dataset, config.data, training=False, seed=0, rank=rank, world=size, with_masks=False):
         evaluation.add(batch, predictor(batch))
     evaluation = evaluation.gathered()
     return evaluation.result() if world.leads else {}
@@ -78,7 +78,8 @@ class Training:
 
     def __init__(self, config: Config, world: World, *, resume: bool = False) -> None:
         self.config, self.world = config, world
-        if list_checkpoints(config.output) and not resume:
+        checkpoints = list_checkpoints(config.output)
+        if checkpoints and not resume:
             raise ConfigError(
                 f"{config.output} has checkpoints of a run: --resume goes on with it, output=FOLDER starts another one"
             )
@@ -103,8 +104,8 @@ class Training:
             with_masks=config.model.has_masks,
         )  # fmt: skip
         self.done = 0
-        if resume and list_checkpoints(config.output):
-            self._go_on(load_checkpoint(config.output))
+        if checkpoints:
+            self._go_on(load_checkpoint(checkpoints[-1]))
         self.feed = Feed(self.loader, world.device)
         self.result: dict[str, float] = {}
 
@@ -124,24 +125,22 @@ class Training:
                 is_measured = gather(log.has(self.done, "box/AP"))[0]
                 if self.done >= solver.steps or (self._is_due(solver.evaluate_every) and not is_measured):
                     self._evaluate(log)
+            self.model.train()
             began, at = time.perf_counter(), self.done
             while self.done < solver.steps:
-                self.model.train()
                 self.step(self.feed, self.done)
                 self.done += 1
-                logs, saves, evaluates = map(
-                    self._is_due, (solver.log_every, solver.checkpoint_every, solver.evaluate_every)
-                )
-                if logs or saves or evaluates:
-                    # Before a checkpoint, which must not have weights that are not finite.
-                    losses = self.step.read_losses()
-                    self._log(log, losses, (self.done - at) * self.images / (time.perf_counter() - began))
+                saves, evaluates = self._is_due(solver.checkpoint_every), self._is_due(solver.evaluate_every)
+                if not (saves or evaluates or self._is_due(solver.log_every)):
+                    continue
+                # Before a checkpoint, which must not have weights that are not finite.
+                losses = self.step.read_losses()
+                self._log(log, losses, (self.done - at) * self.images / (time.perf_counter() - began))
                 if saves:
                     self._save()
                 if evaluates:
                     self._evaluate(log)
-                if logs or saves or evaluates:
-                    began, at = time.perf_counter(), self.done
+                began, at = time.perf_counter(), self.done
         return self.result
 
     @contextlib.contextmanager
@@ -159,10 +158,10 @@ class Training:
     def _log(self, log: Log, losses: Mapping[str, float], speed: float) -> None:
         everyone = gather(losses)
         means = {name: sum(one[name] for one in everyone) / len(everyone) for name in losses}
-        total = sum(value for name, value in means.items() if name != "gradient_norm")
-        parts = " ".join(f"{name} {value:.3f}" for name, value in means.items() if name != "gradient_norm")
-        group = self.optimizer.param_groups[0]
-        values = {"loss": total, **means, "rate": float(group["lr"]), "images_per_second": speed}
+        norm = means.pop("gradient_norm")
+        total, parts = sum(means.values()), " ".join(f"{name} {value:.3f}" for name, value in means.items())
+        rate = float(self.optimizer.param_groups[0]["lr"])
+        values = {"loss": total, **means, "gradient_norm": norm, "rate": rate, "images_per_second": speed}
         log.write(self.done, values, f"{speed:.1f} images/s  loss {total:.3f} ({parts})")
 
     def _evaluate(self, log: Log) -> None:
