@@ -125,9 +125,9 @@ class Training:
                 is_measured = gather(log.has(self.done, "box/AP"))[0]
                 if self.done >= solver.steps or (self._is_due(solver.evaluate_every) and not is_measured):
                     self._evaluate(log)
-            self.model.train()
             began, at = time.perf_counter(), self.done
             while self.done < solver.steps:
+                self.model.train()
                 self.step(self.feed, self.done)
                 self.done += 1
                 saves, evaluates = self._is_due(solver.checkpoint_every), self._is_due(solver.evaluate_every)
