@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 import torch
 from detection_kit.waiting import refusing_to_wait
-from opsmith_detection.config import BackboneConfig, BoxHeadConfig, MaskHeadConfig, ModelConfig, RetinaNetConfig
+from opsmith_detection.config import (
+    BackboneConfig,
+    BoxHeadConfig,
+    MaskHeadConfig,
+    ModelConfig,
+    RetinaNetConfig,
+    load_config,
+)
+from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.models import build_model
 from opsmith_detection.models.layers import ConvNorm
 from opsmith_detection.models.weights import WeightsError, load_backbone, load_torchvision
-from opsmith_detection.structures import Targets
+from opsmith_detection.structures import Batch, Targets
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -214,19 +222,53 @@ def test_equal_proposals_and_none_are_numbers(name):
         model(images, sizes)
 
 
-def test_frozen_weights_are_folded_once_and_again_when_they_change():
+@pytest.mark.parametrize("inference", [False, True])
+def test_frozen_weights_are_folded_once_and_stay_where_graphs_read_them(inference: bool):
     model = built("frozen").eval().requires_grad_(False)
     images, sizes, _ = batch()
     conv = model.backbone.conv1
-    with torch.no_grad():
-        before = model.backbone(model.normalise(images, sizes))
-        folded = conv._folded
-        model.backbone(model.normalise(images, sizes))
-        assert conv._folded is folded
-        conv.norm.scale.mul_(2)
-        after = model.backbone(model.normalise(images, sizes))
-    assert conv._folded is not folded
-    assert not before[0].equal(after[0])
+
+    def features() -> Tensor:
+        with torch.inference_mode(inference), torch.no_grad():
+            return model.backbone(model.normalise(images, sizes))[0].clone()
+
+    def weight() -> Tensor:
+        (folded,) = conv._folded.values()
+        return folded.weight
+
+    before, place = features(), weight().data_ptr()
+    made_of = next(iter(conv._folded.values())).made_of
+    model.train()
+    model.eval()
+    assert features().equal(before)
+    assert next(iter(conv._folded.values())).made_of is made_of
+    conv.norm.scale.mul_(2)
+    changed = features()
+    assert not changed.equal(before)
+    other = {name: 2 * value if name.endswith("conv.weight") else value for name, value in model.state_dict().items()}
+    kept = weight().clone()
+    model.load_state_dict(other)
+    torch.testing.assert_close(weight(), 2 * kept)  # before a call asks for it
+    assert not features().equal(changed)
+    assert weight().data_ptr() == place
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["frozen", "mask"])
+def test_a_graph_of_inference_outlives_training(name):
+    model = built(name).eval().cuda()
+    images, sizes, _ = batch()
+    given = Batch(images.cuda(), sizes.cuda(), torch.arange(2, device="cuda"), None)
+    predictor = Predictor(model, load_config(None, []), torch.device("cuda"), graph=True)
+    predictor.warm(given)
+    before = [each.clone() for each in predictor(given) if each is not None]
+    model.train()
+    model.eval()
+    others = [torch.full((size,), 7.0, device="cuda") for size in (64, 1 << 10, 1 << 14, 1 << 18) for _ in range(200)]
+    after = [each.clone() for each in predictor(given) if each is not None]
+    del others
+    for one, other in zip(before, after, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.19, 1.0])

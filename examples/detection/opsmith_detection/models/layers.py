@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,26 @@ from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 __all__ = ["ConvNorm", "Norm"]
 
 Norm = Literal["frozen", "batch", "sync", "group"]
+
+
+class _Kind(NamedTuple):
+    """What a folded weight is for: another one is needed for each."""
+
+    dtype: torch.dtype
+    device: torch.device
+    in_inference_mode: bool
+
+
+class _Folded(NamedTuple):
+    """Weight and shift of a convolution and the fixed normalisation behind it, and what they were made of."""
+
+    made_of: list[tuple[int, int]]
+    weight: Tensor
+    shift: Tensor
+
+    def made_again(self, made_of: list[tuple[int, int]], weight: Tensor, shift: Tensor) -> _Folded:
+        """Return these with other numbers at the same places."""
+        return _Folded(made_of, self.weight.copy_(weight), self.shift.copy_(shift))
 
 
 class ConvNorm(nn.Module):
@@ -54,7 +74,8 @@ class ConvNorm(nn.Module):
             self.norm = nn.GroupNorm(32, outputs)
         elif norm is not None:
             self.norm = BatchNorm(outputs, sync=norm == "sync")
-        self._folded: tuple[object, Tensor, Tensor] | None = None  # what a weight and a bias were made of, and these
+        self._folded: dict[_Kind, _Folded] = {}
+        self.register_load_state_dict_post_hook(_fold_again)  # type: ignore[no-untyped-call]
         self.initialise("kaiming")
 
     def initialise(self, kind: Literal["kaiming", "uniform", "normal"]) -> None:
@@ -72,8 +93,9 @@ class ConvNorm(nn.Module):
                 nn.init.zeros_(parameter)
 
     def train(self, mode: bool = True) -> ConvNorm:
-        """Switch between training and evaluation. The replay of a graph, unlike a call, tells nobody what it changes."""
-        self._folded = None
+        """Switch between training and evaluation."""
+        if isinstance(self.norm, BatchNorm):
+            self._folded.clear()  # the replay of a graph that moves statistics, unlike a call, tells nobody
         return super().train(mode)
 
     def forward(self, x: Tensor, residual: Tensor | None = None, valid: Tensor | None = None) -> Tensor:
@@ -107,18 +129,35 @@ class ConvNorm(nn.Module):
     def _fold(self, norm: FrozenNorm | BatchNorm) -> tuple[Tensor, Tensor]:
         """Return the convolution's weight times the norm's scale, and the shift.
 
-        They are made once, in the type to compute in, for what is not trained. A CUDA graph goes on with what was there
-        when it was captured, so it makes those of running statistics itself: a graph of training moves them.
+        They are made once, in the type to compute in, for what is not trained, and stay at their place: CUDA graphs read
+        them there. A graph makes those of running statistics itself, since a graph of training moves these.
         """
         weight = self.conv.weight
         parts, device = (weight, *norm.parts()), weight.device.type
-        is_moved = isinstance(norm, BatchNorm) and device == "cuda" and torch.cuda.is_current_stream_capturing()
-        if torch.compiler.is_compiling() or is_moved or any(part.requires_grad for part in parts):
-            scale, shift = norm.scale_and_shift()
-            return weight * scale[:, None, None, None], shift
+        if torch.compiler.is_compiling() or any(part.requires_grad for part in parts):
+            return _product(weight, norm)
+        is_capturing = device == "cuda" and torch.cuda.is_current_stream_capturing()
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-        made_of = (dtype, torch.is_inference_mode_enabled(), *((part.data_ptr(), part._version) for part in parts))
-        if self._folded is None or self._folded[0] != made_of:
-            scale, shift = norm.scale_and_shift()
-            self._folded = made_of, (weight * scale[:, None, None, None]).to(dtype), shift.to(dtype)
-        return self._folded[1:]
+        kind = _Kind(dtype, weight.device, torch.is_inference_mode_enabled())
+        known, made_of = self._folded.get(kind), [(part.data_ptr(), part._version) for part in parts]
+        if is_capturing and (isinstance(norm, BatchNorm) or known is None or known.made_of != made_of):
+            return _product(weight, norm, dtype)  # of the graph's memory, which is not to be kept
+        if known is None:
+            known = self._folded[kind] = _Folded(made_of, *_product(weight, norm, dtype))
+        elif known.made_of != made_of:
+            known = self._folded[kind] = known.made_again(made_of, *_product(weight, norm, dtype))
+        return known.weight, known.shift
+
+
+def _product(weight: Tensor, norm: FrozenNorm | BatchNorm, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    scale, shift = norm.scale_and_shift()
+    folded = weight * scale[:, None, None, None]
+    return (folded, shift) if dtype is None else (folded.to(dtype), shift.to(dtype))
+
+
+def _fold_again(layer: ConvNorm, _: object) -> None:
+    """Bring what graphs read up to date with weights that were loaded."""
+    for kind, known in layer._folded.items():
+        assert isinstance(layer.norm, FrozenNorm | BatchNorm)
+        with torch.inference_mode(kind.in_inference_mode), torch.no_grad():
+            known.made_again(known.made_of, *_product(layer.conv.weight, layer.norm, kind.dtype))
