@@ -28,6 +28,7 @@ def shell() -> Iterator[Any]:
 
     config = Config()
     config.HistoryManager.enabled = False
+    config.InteractiveShell.warn_venv = False  # another one may be active where the tests are started
     # IPython puts names into `builtins`, and a module of the notebook's into sys.modules.
     names = {name: getattr(builtins, name, None) for name in ("__IPYTHON__", "get_ipython", "display")}
     hooks, display_hook = sys.excepthook, sys.displayhook
