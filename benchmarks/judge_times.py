@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import opsmith
-from turns import record
+from turns import compare_samples, record
 
 Matrix = Float32[Tensor, "M N"]
 
@@ -92,23 +91,14 @@ def rows_of(rounds: int) -> Iterator[dict[str, Any]]:
                 bench_s, kernels_s = benched_s(function, rows, columns)
                 seconds["bench"].append(bench_s)
                 seconds["kernels"].append(kernels_s)
-            row: dict[str, Any] = {"case": function.__name__, "shape": [rows, columns], "seconds": {}, "judge_over": {}}
-            for name, values in seconds.items():
-                row["seconds"][name] = spread(values)
-            for name in ("bench", "kernels"):
-                row["judge_over"][name] = spread([a / b for a, b in zip(seconds["judge"], seconds[name], strict=True)])
-            yield row
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "min": min(values), "max": max(values), "count": len(values)}
+            yield {"case": function.__name__, "shape": [rows, columns], **compare_samples(seconds)}
 
 
 def summary(row: dict[str, Any]) -> str:
     """Return a row's line."""
     times = ", ".join(f"{name} {1e6 * value['median']:.1f} us" for name, value in row["seconds"].items())
-    ratios = ", ".join(f"{value['median']:.3f} of {name}" for name, value in row["judge_over"].items())
-    return f"{row['case']} {row['shape']}: {times}; the judge's time is {ratios}"
+    ratios = ", ".join(f"{name}'s {value['median']:.3f}" for name, value in row["times_faster"].items())
+    return f"{row['case']} {row['shape']}: {times}; of the judge's time {ratios}"
 
 
 def main() -> None:
