@@ -43,7 +43,10 @@ class Anchors(nn.Module):
         if torch.compiler.is_compiling():
             return self._make(canvas, levels)
         if place not in self._made:
-            self._made[place] = self._make(canvas, levels)
+            made = self._make(canvas, levels)
+            if levels[0].is_cuda and torch.cuda.is_current_stream_capturing():
+                return made  # of the graph's memory, which is not to be kept
+            self._made[place] = made
         return self._made[place]
 
     def _make(self, canvas: Sequence[int], levels: Sequence[Tensor]) -> list[Tensor]:
