@@ -84,3 +84,14 @@ def test_an_input_without_influence_is_told():
     quality = quality_of(task_of(lambda x, y: x.relu() + 0 * y, SQUARE, SQUARE), 0)
     assert quality.charges == ()
     assert quality.notes == ("results hardly depend on y: a candidate may leave it out",)
+
+
+def test_a_task_that_does_not_fit_into_memory_is_refused_before_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(lambda x: x.exp(), (1000, 1000))
+    assert quality_of(task, 0).charges == ()
+    monkeypatch.setattr("opsmith.judging.quality.available_memory_bytes", lambda device: 100_000_000)
+    found = quality_of(task, 0)
+    (charge,) = found.charges
+    assert charge.refusal is Refusal.LARGE_TASK
+    assert "pose smaller inputs" in charge.message
+    assert not found.can_be_called

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.checker.memory.available import available_memory_bytes, size_text
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
+from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import same_tensor, tensors_of
 from opsmith.subject.blame import is_out_of_memory
@@ -27,6 +29,9 @@ _ALLOWED = 1e-2
 # Two runs of one reference on the same inputs differ by less, even where it adds in any order.
 _SELF = 1e-3
 _MOST_CALLS = 3
+# What the judge's process takes of a CPU's memory at most, as measured: several calls' inputs and results, as they are, as
+# they come from the candidate, and in higher precision.
+_TIMES_INPUTS, _TIMES_RESULTS = 16, 28
 # How far inputs are moved, and made larger, to see what their own distribution hides.
 _OFFSET, _SCALE = 1.0, 30.0
 
@@ -49,11 +54,15 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
     Of many calls that a task poses, some are looked at. Nothing is raised: a reference that raises on its own inputs is
     such a reason.
     """
-    charges, notes, can_be_called = [], [], True
+    charges: list[Charge] = []
+    notes: list[str] = []
+    can_be_called = True
     makers = list(task.makers.items())
     for label, make in makers[:: -(-len(makers) // _MOST_CALLS)]:
         call = _Call(task, make, seed, device)
         try:
+            if message := _does_not_fit(call):
+                return TaskQuality((*charges, Charge(Refusal.LARGE_TASK, message, label)), tuple(notes), False)
             found = next((message for look in _LOOKS if (message := look(call))), "")
             notes += [] if found else list(call.without_influence())
         except Exception as error:
@@ -106,6 +115,17 @@ class _Call:
         for name in names if len(names) > 1 else ():
             if _are_near(self.results, self.run({**self.values, name: self.others[name]})):
                 yield f"results hardly depend on {name}: a candidate may leave it out"
+
+
+def _does_not_fit(call: _Call) -> str:
+    read, written = bytes_of(list(call.values.values())), bytes_of(call.results)
+    needed, free = _TIMES_INPUTS * read + _TIMES_RESULTS * written, available_memory_bytes("cpu")
+    if call.device != "cpu" or needed < free or free == 0:  # which is not known everywhere
+        return ""
+    return (
+        f"a call has {read / 1e9:.1f} GB of inputs and {written / 1e9:.1f} GB of results, judging it takes about "
+        f"{size_text(needed)} of this machine's memory, and {size_text(free)} are free: pose smaller inputs"
+    )
 
 
 def _changes_inputs(call: _Call) -> str:

@@ -50,6 +50,7 @@ class Refusal(Enum):
     # The task, and not the candidate, is refused.
     DEGENERATE_TASK = "degenerate task"
     SLOW_REFERENCE = "slow reference"
+    LARGE_TASK = "large task"
 
     def __str__(self) -> str:
         return self.value
