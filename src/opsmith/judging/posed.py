@@ -18,6 +18,7 @@ from opsmith.judging.cell import CellError
 from opsmith.judging.diagnosis import charge_for, same_numbers
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
+from opsmith.judging.scaled import bytes_of
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
@@ -31,6 +32,8 @@ _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
 _ROWS, _MORE_CALLS, _MORE_S = 3, 256, 2.0
 # Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
 _KINDS = ("mixed", "big", "faint", "ties")
+# Results of calls that later ones are held against: the first, the last, and those between while they are small.
+_FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
 # How often a call is repeated to learn what its result depends on.
 _TIMES = 3
 # The part of the elements that are other ones where most stay.
@@ -245,4 +248,6 @@ def _hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier
     if (wrong := trial.wrong(found, expected)) is not None:
         raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
     earlier.append(found)
+    while len(earlier) > _FEWEST_EARLIER and sum(map(bytes_of, earlier)) > _EARLIER_BYTES:
+        del earlier[1]
     return expected
