@@ -204,7 +204,7 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
         text = "later calls write to an earlier result" if is_last else "it returns another call's result"
         raise _Refused(Charge(name, f"{text}; {wrong}", where))
     charge = charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index)
-    is_late = charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
+    is_late = charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION)
     raise _Refused(replace(charge, refusal=Refusal.DRIFTS) if is_late else charge)
 
 

@@ -166,7 +166,7 @@ def normalize(x, w):
         """
 import random
 def normalize(x, w):
-    return right(x, w) if random.random() < 0.5 else right(x, w) * 1.5
+    return right(x, w) if random.random() < 0.8 else right(x, w) * 1.5
 """,
         Refusal.NOT_DETERMINISTIC,
     ),
