@@ -165,7 +165,7 @@ def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> N
 
 def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Several calls before the first result is looked at, more than once."""
-    size = sum(one.numel() * one.element_size() for one in posed.values(0).values() if isinstance(one, Tensor))
+    size = sum(bytes_of(one) for one in posed.values(0).values() if isinstance(one, Tensor))
     most = min(_ROW_BYTES // max(size, 1), int(trial.cell.limits.call_s / max(trial.slowest_s, 1e-6)))
     count = max(3, min(_IN_A_ROW, most))
     number = 4
@@ -187,7 +187,7 @@ def _wear_in(trial: Trial, loaded: int) -> None:
     for _ in range(0, _MORE_CALLS, loaded):
         if time.monotonic() + loaded * trial.slowest_s > until_s:
             return
-        trial.wear_in(loaded)
+        trial.run(range(loaded), is_lead_in=True)
 
 
 def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Tensor]], index: int, label: str) -> None:

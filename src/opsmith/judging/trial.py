@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.judging.answers import Batch
 from opsmith.judging.cell import Cell, CellError, Returned
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -92,9 +93,7 @@ class Trial:
         which = range(len(order)) if which is None else which
         self.load(slots, keep=keep, margin=margin)
         self.cell.soil(secrets.choice((_NOT_A_NUMBER, _OTHER_BYTE)) if soil is None else soil)
-        done = self.cell.run(order, is_watched=is_watched)
-        if done.error is not None:
-            raise CellError(done.error)
+        done = self.run(order, is_watched=is_watched)
         self.slowest_s = max(self.slowest_s, done.wall_s / max(len(order), 1))
         given = self.cell.give(which)
         if is_watched:
@@ -120,11 +119,12 @@ class Trial:
         arguments = [self.arguments(values) for values in slots]
         self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies)
 
-    def wear_in(self, calls: int) -> None:
-        """Make more calls with what is loaded, whose results nobody looks at; raises CellError if one has none."""
-        done = self.cell.run(range(calls), is_lead_in=True)
+    def run(self, order: Sequence[int], *, is_watched: bool = False, is_lead_in: bool = False) -> Batch:
+        """Make calls with what is loaded, as `Cell.run` does; raises CellError if one of them raises."""
+        done = self.cell.run(order, is_watched=is_watched, is_lead_in=is_lead_in)
         if done.error is not None:
             raise CellError(done.error)
+        return done
 
     def plain(self, results: Sequence[Returned | None]) -> list[Tensor]:
         """Return results as tensors; raises CellError for those that are not plain ones."""

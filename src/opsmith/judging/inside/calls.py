@@ -198,7 +198,7 @@ class Calls:
 
     def soil(self, byte: int) -> dict[str, Any]:
         """Fill freed memory of the sizes of the last results with a byte."""
-        sizes = [one.numel() * one.element_size() for found in self.last for one in _listed(found) if not _oddness(one)]
+        sizes = [bytes_of(one) for found in self.last for one in _listed(found) if not _oddness(one)]
         # Now: the memory of the last results is what the next ones get first.
         self.last = []
         for size in set(sizes):
@@ -216,7 +216,7 @@ class Calls:
     def _needed(self, which: list[int]) -> int:
         """Return how many bytes results take."""
         return sum(
-            -(-one.numel() * one.element_size() // _ALIGNMENT) * _ALIGNMENT
+            -(-bytes_of(one) // _ALIGNMENT) * _ALIGNMENT
             for number in which
             for one in _listed(self.results[number])
             if not _oddness(one)

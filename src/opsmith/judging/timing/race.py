@@ -173,10 +173,7 @@ class _Race:
         while True:
             slots = [self.make(self.seed - 1 - index) for index in range(count)]
             self.trial.load(slots)
-            every = [self.trial.cell.run(range(count)) for _ in range(_PROBES)]
-            for done in every:
-                if done.error is not None:
-                    raise CellError(done.error)
+            every = [self.trial.run(range(count)) for _ in range(_PROBES)]
             taken_s = max(min(done.wall_s for done in every) - self.overhead.of(count), _LEAST_S)
             if count >= most or taken_s > _ROUND_S / 2:
                 return taken_s / count
@@ -193,9 +190,7 @@ class _Race:
         lead_in = [index % _LEAD_SLOTS for index in range(self.lead_in)]
         cell.run(lead_in, is_lead_in=True)
         begun_s = self.late.used_s()
-        done = cell.run(order)
-        if done.error is not None:
-            raise CellError(done.error)
+        done = self.trial.run(order)
         looked_at = sorted({self.random.randrange(self.count), self.count - 1})
         which = self._some(self.count - 1) if number % _READ_EVERY == 0 else []
         every = [self.trial.plain(one) for one in self.late.read(which, begun_s)] if which else []
