@@ -7,7 +7,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from opsmith.report.markdown import row_markdown
+from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration
 
 __all__ = ["detection_figures", "digits_figures", "scaling_figures", "training_figure"]
@@ -61,8 +61,7 @@ def scaling_figures() -> str:
         f"Mask R-CNN R50-FPN, 800 x 1344, bf16, {content['batch']} images a GPU; GPUs of one host, {content['device']}, "
         f"torch {content['torch']}, {content['date'][:10]}:",
         "",
-        row_markdown(head),
-        "|---" * len(head) + "|",
+        head_markdown(head),
     ]
     for row in content["rows"]:
         speed, first = row["images_per_second"], row["first_step_s"]
@@ -96,8 +95,7 @@ def digits_figures() -> str:
         f"{len(content['runs'])} seeds of `configs/{content['config']}` with {', '.join(content['overrides'])}, mean and "
         f"standard deviation; {content['device']}, torch {content['torch']}, {content['date']}{_beside(content)}:",
         "",
-        row_markdown(head),
-        "|---" * len(head) + "|",
+        head_markdown(head),
     ]
     for side in sides:
         cells = []
@@ -123,8 +121,7 @@ def _table(content: dict[str, Any]) -> str:
     lines = [
         f"{machine}, torch {content['torch']}, torchvision {content['torchvision']}, {content['date'][:10]}:",
         "",
-        row_markdown(head),
-        "|---" * len(head) + "|",
+        head_markdown(head),
     ]
     return "\n".join([*lines, *(row_markdown(_cells(row, others, has_memory=has_memory)) for row in rows)])
 

@@ -17,7 +17,7 @@ from opsmith.benchmark.as_json import reports_from
 from opsmith.benchmark.result import BenchReport, Timing
 from opsmith.report.bench.grid import Row, machine_words, problem_text, problems_of, tables_of
 from opsmith.report.bench.markdown import limit_cell, ratio_cell, time_cell
-from opsmith.report.markdown import row_markdown
+from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration, ratio_text
 
 __all__ = ["FIGURES", "HEADLINES", "Headline", "few_figures", "figures", "headlines"]
@@ -152,8 +152,7 @@ def _report(report: BenchReport) -> Iterator[str]:
     yield ""
     heads = ["dtype and phase", "sizes", "time", *(f"against {name}" for name in others)]
     heads += ["by the host, against eager"] * is_gpu + ["in a CUDA graph, against eager"] * has_graph + ["of the limit"]
-    yield row_markdown(heads)
-    yield "|---" * len(heads) + "|"
+    yield head_markdown(heads)
     for table in tables:
         for row in table.rows:
             cells = [table.title, row.workload, time_cell(row.own), *(ratio_cell(row, name) for name in others)]

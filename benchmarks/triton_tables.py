@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from opsmith.report.markdown import row_markdown
+from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration
 
 __all__ = ["triton_build_figures", "triton_call_figures"]
@@ -58,8 +58,7 @@ def _calls(content: Row) -> Iterator[str]:
     names = [name for name in CALLS if any(name in row["seconds"] for row in content["rows"])]
     yield f"{content['device']}, torch {content['torch']}, Triton {content['triton']}, {content['date'][:10]}:"
     yield ""
-    yield row_markdown(["a call of the softmax", *(CALLS[name] for name in names)])
-    yield "|---" * (len(names) + 1) + "|"
+    yield head_markdown(["a call of the softmax", *(CALLS[name] for name in names)])
     for row in content["rows"]:
         rows, columns = row["shape"]
         cells = [f"{CLOCKS[row['clock']]}, {rows:,} x {columns:,}, {row['dtype']}"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headline import Figure
-from opsmith.report.markdown import row_markdown
+from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration
 
 __all__ = ["HEADLINES", "PHASES", "TurnsHeadline", "turns_headlines", "turns_tables"]
@@ -136,8 +136,7 @@ def _table(
     more = [f"{CLOCKS[name]}{f', against {NAMES[others[0]]}' if others else ''}" for name in clocks]
     columns = [*heads, "time", *(f"against {NAMES[name]}" for name in others), *more]
     columns += ["peak memory"] if has_peak else []
-    yield row_markdown(columns)
-    yield "|---" * len(columns) + "|"
+    yield head_markdown(columns)
     for row in rows:
         times = [duration(row["seconds"]["opsmith"]["median"]), *(_ratio(row, name) for name in others)]
         times += [_by_another_clock(row.get(name), others[:1]) for name in clocks]
