@@ -29,6 +29,15 @@ def test_a_cheat_is_refused_by_name(name: str, tmp_path: Path) -> None:
     assert [str(one) for one in judgement.refusals] == [str(refusal)]
 
 
+@pytest.mark.parametrize("number", some(range(1, 25), 4, "each has a process of its own"))
+def test_a_single_wrong_call_is_not_deterministic_wherever_it_comes(number: int, tmp_path: Path) -> None:
+    wrong_once = (
+        f"    calls.append(0)\n    if len(calls) == {number}:\n        return torch.softmax(x * w, dim=-1) * 1.5\n"
+    )
+    judgement = judged(tmp_path, "calls = []\n" + RIGHT.replace("    return", f"{wrong_once}    return"))
+    assert judgement.refusals == (Refusal.NOT_DETERMINISTIC,)
+
+
 @pytest.mark.slow("times candidates")
 @pytest.mark.parametrize("name", list(TIMED))
 def test_a_cheat_that_waits_for_the_clock_is_refused(name: str, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None
     generator = torch.Generator().manual_seed(posed.seed)
     values = {name: _mixed(old[name], new[name], generator) for name in trial.task.parameters}
     if any(values[name] is not old[name] for name in values):
-        trial.call(old, keep=True)
+        _hold(trial, old, posed.label, trial.call(old, keep=True), earlier)
         _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
@@ -160,7 +160,7 @@ def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> N
     if not isinstance(wrong, Charge) and trial.wrong(found, trial.expected(old)) is None:
         text = f"it reads the memory of an earlier call's inputs; {wrong}"
         raise _Refused(Charge(Refusal.STALE_POINTERS, text, posed.label))
-    raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label, index=1))
+    raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label))
 
 
 def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
