@@ -112,7 +112,7 @@ def _samples(value: Tensor, level: tuple[Tensor, Tensor, Tensor], x: Tensor, y: 
     x, y = torch.where(inside, x, -2.0), torch.where(inside, y, -2.0)
     left, top = x.floor(), y.floor()
     right, below = x - left, y - top
-    # One more pixel, zero, stands for all that are outside : there may be no other.
+    # One more pixel, zero, stands for all that are outside: there may be no other.
     count = value.shape[1]
     pixels = torch.nn.functional.pad(value, (0, 0, 0, 0, 0, 1)).transpose(1, 2)
     total: Tensor | None = None
