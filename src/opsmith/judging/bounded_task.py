@@ -58,13 +58,14 @@ class BoundedTask:
     """A task whose functions raise OverLimit where they take too long, in one call or in all.
 
     `task` has these functions. `reference` is the one that was given: nothing stands around what is timed or compiled.
+    `most_elements` is how many the largest tensor has that it was called with.
     `give_up` is called in another thread, with the charge, for a call that does not come back at all.
     """
 
     def __init__(self, task: Task, limits: TaskLimits, give_up: Callable[[Charge], None] | None = None) -> None:
         self.limits, self.reference, self._give_up = limits, task.reference, give_up
         self._watchdog = None if give_up is None else Watchdog()
-        self._left_s, self._is_first = limits.all_s, True
+        self._left_s, self._is_first, self.most_elements = limits.all_s, True, 0
         self.task = replace(
             task,
             reference=self._bounded(_REFERENCE, task.reference),
@@ -106,7 +107,9 @@ class BoundedTask:
             if taken_s > most_s:
                 raise self._over(what, arguments, call_s)
             self._left_s -= taken_s
-            self._is_first = self._is_first and what != _REFERENCE
+            if what == _REFERENCE:
+                self._is_first = False
+                self.most_elements = max([self.most_elements, *_sizes_of(arguments)])
             return found
 
         return call
@@ -126,6 +129,10 @@ class BoundedTask:
         if what == _REFERENCE and arguments:
             text += f" (called with {', '.join(map(_shown, arguments[:_MOST_SHOWN]))})"
         return OverLimit(Charge(Refusal.SLOW_REFERENCE, text))
+
+
+def _sizes_of(values: Sequence[Any]) -> list[int]:
+    return [value.numel() for value in values if isinstance(value, Tensor)]
 
 
 def _shown(value: Any) -> str:

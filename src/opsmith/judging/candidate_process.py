@@ -50,7 +50,13 @@ class CandidateProcess:
 
     def wait_until_ready(self) -> None:
         """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
-        found = self._answer(None, _START_S)
+        try:
+            found = self._answer(None, _START_S)
+        except CellError as error:
+            if error.charge.refusal is not Refusal.OVER_MEMORY and "MemoryError" not in error.charge.message:
+                raise
+            allowed = f"the {self.limits.memory_bytes >> 20} MiB that a candidate may take"
+            raise CellError(_over(f"PyTorch alone does not fit into {allowed}: allow more (--memory-gib)")) from None
         self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(map(str, found.get("missing", ()))))
         if self.device == "cuda":
             self._gpu = GpuMemory(self.limits.gpu_bytes)

@@ -36,6 +36,9 @@ __all__ = ["Hooks", "Watch", "run_judge"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
+# Tensors of no more elements have one thread where nothing is timed. Several are hardly faster, and on a busy machine ten
+# times slower, because each operation waits for all of them.
+_FEW_ELEMENTS = 1 << 17
 Watch = Callable[[str], None]
 _NOT_CALLED = Part("not judged", note="nothing was compared")
 _NOT_ASKED = Part("not judged", note="not asked for")
@@ -112,6 +115,7 @@ class _Judge:
         self.bounded = BoundedTask(task, limits, None if hooks.give_up is None else self._give_up)
         self.task = self.bounded.task
         self.cell: Cell | None = None
+        self.limits = limits_of(options, self.device)
         self.seed = options.seed if options.seed is not None else secrets.randbits(31)
         self.begun_s = time.perf_counter()
         self.found = _Found(operator=_NOT_CALLED if options.operator else _NOT_ASKED)
@@ -169,7 +173,8 @@ class _Judge:
         return quality.can_be_called
 
     def _with_cell(self, process: CandidateProcess | None) -> None:
-        with Cell(self.candidate, self.device, limits_of(self.options, self.device), process) as cell:
+        is_small = self.bounded.most_elements <= _FEW_ELEMENTS
+        with Cell(self.candidate, self.device, self.limits, process) as cell, torch_threads(1 if is_small else None):
             self.cell, self.found.walls = cell, cell.walls
             self._in_cell(cell)
 
@@ -187,7 +192,8 @@ class _Judge:
         # What is asked from here on follows the budget.
         self.bounded.forget_total()
         if found.posed.state == "accepted" and options.time:
-            self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+            with torch_threads(self.limits.threads):
+                self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
         if options.time:
             self.hooks.when_untimed()
         if options.operator:

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -48,9 +49,9 @@ class Trial:
         """Whether something new may begin."""
         return time.monotonic() < self.until_s
 
-    @property
+    @cached_property
     def subject(self) -> Subject:
-        """The task as the oracle takes it; what is called is the reference."""
+        """The task as the oracle takes it; what is called is the reference. What is learnt of it is kept with it."""
         task = self.task
         call = task.reference
         return Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
