@@ -6,6 +6,7 @@ Invalid definitions are rejected here, at their declaration, with the reason and
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ def read_signature(function: Callable[..., Any], choices: Choices, *, class_defa
     """
     name = function.__name__
     try:
-        hints = typing.get_type_hints(function, include_extras=True)
+        hints = _hints_of(function)
     except Exception as error:  # annotations are the user's code, and under PEP 563 they run here
         raise DefinitionError(f"{name}: an annotation cannot be evaluated: {error}") from error
     declared = inspect.signature(function).parameters
@@ -79,6 +80,16 @@ def read_signature(function: Callable[..., Any], choices: Choices, *, class_defa
     _check_names(signature, choices)
     check_passed_gradients(signature)
     return signature
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations, evaluated."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    if sys.version_info < (3, 11):  # there an argument with the default None counts as optional
+        written = inspect.get_annotations(function, eval_str=True)
+        parameters = inspect.signature(function).parameters.values()
+        hints |= {one.name: written[one.name] for one in parameters if one.default is None and one.name in written}
+    return hints
 
 
 def _read_arguments(

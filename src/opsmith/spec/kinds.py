@@ -167,4 +167,6 @@ def name_of(annotation: Any) -> str:
     """Return an annotation as the user wrote it."""
     if is_jaxtyping(annotation):
         return f'{annotation.dtype.__name__}[{annotation.array_type.__name__}, "{annotation.dim_str}"]'
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    # Python 3.10 calls list[int] a type.
+    is_plain = isinstance(annotation, type) and typing.get_origin(annotation) is None
+    return annotation.__name__ if is_plain else str(annotation)

@@ -52,12 +52,7 @@ def read_fields(
     Defaults are those of the parameter's own default, an instance; else, `with_defaults`, those of the class.
     """
     where = f"{operator}: the argument {parameter.name}"
-    try:
-        hints = typing.get_type_hints(dataclass_)
-    except Exception as error:  # annotations are the user's code, and under PEP 563 they run here
-        raise DefinitionError(
-            f"{where}: an annotation of {dataclass_.__name__} cannot be evaluated: {error}"
-        ) from error
+    hints = _hints_of(where, dataclass_)
     default = None if parameter.default is parameter.empty else parameter.default
     if parameter.default is not parameter.empty and not isinstance(default, dataclass_):
         raise DefinitionError(
@@ -71,11 +66,6 @@ def read_fields(
         tuple(field.name for field in fields),
         keyword_only=parameter.kind is parameter.KEYWORD_ONLY,
     )
-    for name, hint in hints.items():
-        if isinstance(hint, dataclasses.InitVar):
-            raise DefinitionError(
-                f"{where}: {dataclass_.__name__}.{name} is an InitVar, which an instance does not keep; make it a field"
-            )
     if not fields:
         raise DefinitionError(f"{where}: {dataclass_.__name__} has no fields to pass")
     return tuple(
@@ -89,6 +79,23 @@ def read_fields(
         )
         for field in fields
     )
+
+
+def _hints_of(where: str, dataclass_: type) -> dict[str, Any]:
+    """Return the annotations of a dataclass, evaluated; raises DefinitionError."""
+    try:
+        written = [pair for one in dataclass_.__mro__ for pair in inspect.get_annotations(one, eval_str=True).items()]
+        init_vars = [name for name, hint in written if isinstance(hint, dataclasses.InitVar)]
+        hints = {} if init_vars else typing.get_type_hints(dataclass_)  # which Python 3.10 refuses for an InitVar
+    except Exception as error:  # annotations are the user's code, and under PEP 563 they run here
+        raise DefinitionError(
+            f"{where}: an annotation of {dataclass_.__name__} cannot be evaluated: {error}"
+        ) from error
+    if init_vars:
+        raise DefinitionError(
+            f"{where}: {dataclass_.__name__}.{init_vars[0]} is an InitVar, which an instance does not keep; make it a field"
+        )
+    return hints
 
 
 def keep_trailing_defaults(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
