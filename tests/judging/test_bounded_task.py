@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_inputs_that_nobody_makes_are_ended() -> None:
 
 
 def test_all_calls_together_have_a_limit() -> None:
-    one = bounded(lambda x: time.sleep(0.06))
+    one = bounded(lambda x: time.sleep(0.06), replace(LIMITS, call_s=30.0, first_s=30.0))
     with pytest.raises(OverLimit, match="that all its calls may"):
         for _ in range(20):
             one.task.reference(torch.zeros(3))

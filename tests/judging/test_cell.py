@@ -172,12 +172,19 @@ def _name(pid: int) -> str:
 
 @pytest.mark.parametrize(
     "text",
-    ["import torch\ndef f(x): return torch.ones(1 << 28)\n", "def f(x): return bytearray(1 << 30)\n"],
+    ["import torch\ndef f(x): return torch.ones(1 << 30)\n", "def f(x): return bytearray(4 << 30)\n"],
 )
 def test_memory_is_bounded(text: str) -> None:
-    with cell_of(text, memory_bytes=700 << 20) as cell, pytest.raises(CellError) as refused:
+    with cell_of(text, memory_bytes=3 << 30) as cell, pytest.raises(CellError) as refused:
         answer(cell, torch.zeros(1))
     assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+
+
+def test_less_memory_than_pytorch_takes_is_not_called_a_crash() -> None:
+    with pytest.raises(CellError) as refused, cell_of("", memory_bytes=30 << 20):
+        pass
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+    assert "PyTorch alone does not fit into the 30 MiB" in refused.value.charge.message
 
 
 def test_what_is_written_is_bounded() -> None:
