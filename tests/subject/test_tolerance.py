@@ -14,7 +14,7 @@ from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import compare, expect
 from opsmith.subject.subject import Subject, subject_of
-from opsmith.subject.tolerance import allowed_errors
+from opsmith.subject.tolerance import _has_few_numbers, allowed_errors
 
 WIDE = [torch.float32, torch.float64]
 
@@ -196,3 +196,21 @@ def test_nan_of_a_padding_is_not_asked_for_and_other_nan_is():
     without = torch.tensor([1.0, torch.inf, 2.0, 3.0, 4.0, 5.0])
     assert _judged(_vector(padded), lambda x: without, numbers, "special") is None
     assert _judged(_vector(lambda x: x - x), torch.zeros_like, numbers, "special") is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("made", "is_few"),
+    [
+        (lambda random: torch.randn(1 << 18, generator=random), False),
+        (lambda random: torch.randn(1 << 18, generator=random).relu(), False),  # half of them are 0
+        (lambda random: torch.randn(1 << 16, generator=random).repeat(4), False),
+        (lambda random: torch.randn(1 << 14, generator=random).repeat(16), True),
+        (lambda random: torch.randint(0, 200, (1 << 18,), generator=random), True),
+        (lambda random: torch.ones(1 << 18), True),
+    ],
+)
+def test_few_numbers_of_a_large_tensor_are_seen_in_a_part(
+    made: Callable[[torch.Generator], Tensor], is_few: bool, dtype: torch.dtype
+) -> None:
+    assert _has_few_numbers(made(torch.Generator().manual_seed(3)).to(dtype)) is is_few

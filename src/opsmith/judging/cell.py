@@ -46,9 +46,8 @@ class Cell:
         self.candidate, self.device, self.limits = candidate, device, limits or Limits()
         self._areas: dict[str, Area] = {}
         self._is_new = True
-        self._used = 0
-        self._before: Tensor | None = None
         self._spans: list[tuple[int, Tensor]] = []
+        self._end, self._margin = 0, 0
         self.process = process or CandidateProcess(candidate, device, self.limits)
         try:
             self.process.wait_until_ready()
@@ -110,12 +109,11 @@ class Cell:
             described.append(one)
             spans += of_one
         area = self._area("inputs", end)
-        area.bytes[:end].fill_(margin)
+        self._spans, self._end, self._margin = spans, end, margin
+        for gap in self._gaps():
+            gap.fill_(margin)
         for at, flat in spans:
             area.part(at, flat.numel(), flat.dtype).copy_(flat)
-        self._used = end
-        self._before = area.bytes[:end].clone()
-        self._spans = spans
         copied = sum(bytes_of(list(slots[source])) for source, _ in copies)
         self.process.copied_bytes = max(self.process.copied_bytes, copied)
         self.process.ask(
@@ -186,15 +184,19 @@ class Cell:
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
         self.process.ask("back", self.limits.call_s)
-        assert self._before is not None
-        now = self._areas["inputs"].bytes[: self._used]
-        if torch.equal(now, self._before):
-            return ""
-        different = now != self._before
+        area = self._areas["inputs"]
         for at, flat in self._spans:
-            if bool(different[at : at + flat.numel() * flat.element_size()].any()):
+            if not torch.equal(area.part(at, flat.numel(), flat.dtype).view(torch.uint8), flat.view(torch.uint8)):
                 return "inputs"
-        return "margins"
+        return "margins" if any(bool((gap != self._margin).any()) for gap in self._gaps()) else ""
+
+    def _gaps(self) -> list[Tensor]:
+        """Return the memory around inputs and between them."""
+        content, begin, found = self._areas["inputs"].bytes, 0, []
+        for at, flat in self._spans:
+            found.append(content[begin:at])
+            begin = at + flat.numel() * flat.element_size()
+        return [*found, content[begin : self._end]]
 
     def _area(self, name: str, size: int) -> Area:
         """Return the memory of a name, as large as it must be at least."""

@@ -124,7 +124,8 @@ def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) 
         if result.shape != value.shape:
             return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape")
         own = None if expected.own is None else expected.own[number]
-        if (worst := _worst(number, result.detach().cpu(), value.cpu(), allowed.cpu(), own)) is not None:
+        # Where the expected value is: what a judge gets has fewer bytes than that and its limits.
+        if (worst := _worst(number, result.detach().to(value.device), value, allowed, own)) is not None:
             return worst
     return None
 
@@ -135,11 +136,11 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
     if not result.dtype.is_floating_point:
         wrong = (result != value) & (allowed == 0)
         if own is not None and own.shape == result.shape:
-            wrong &= result != own
+            wrong &= result != own.to(value.device)
         distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
     else:
         got, want = result.to(torch.float64), value.to(torch.float64)
-        distance = (got - want).abs()
+        distance = (got - want).abs_()
         if bool((distance <= allowed).all()):
             return None  # as nearly always; NaN is not near
         info = torch.finfo(result.dtype)
@@ -149,7 +150,7 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
         right = (distance <= allowed) | (got == want) | (got.isnan() & want.isnan()) | allowed.isinf()
         right |= overflows & (got.sign() == want.sign())
         if own is not None and own.shape == result.shape:
-            mine = own.to(torch.float64)
+            mine = own.to(value.device, torch.float64)
             near = (got - mine).abs() <= 4 * info.eps * mine.abs().nan_to_num(0.0, 0.0, 0.0)
             right |= (got == mine) | (got.isnan() & mine.isnan()) | near
         wrong = ~right

@@ -62,7 +62,8 @@ class Evidence:
 
     def certain(self) -> Measurement:
         """Return what is known without another run: how far off the reference itself is in the element type."""
-        return Measurement(self._zeros(), self._zeros(), self._noise_at_inputs())
+        nothing = [torch.zeros((), dtype=torch.float64, device=value.device).expand_as(value) for value in self.exact]
+        return Measurement(nothing, list(nothing), self._noise_at_inputs())
 
     def measured(self, samples: int) -> Measurement:
         """Return the effects of roundings, each of random ones summed over some samples."""
@@ -228,8 +229,9 @@ def apart(one: Tensor, other: Tensor) -> Tensor:
     if one.shape != other.shape:
         return torch.full(other.shape, torch.inf, dtype=torch.float64, device=other.device)
     a, b = one.detach().to(other.device, torch.float64), other.detach().to(torch.float64)
-    alike = (a == b) | (a.isnan() & b.isnan())
-    return torch.where(alike, 0.0, (a - b).abs()).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    distance = (a - b).abs_()
+    distance.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0.0)
+    return distance.nan_to_num_(nan=torch.inf, posinf=torch.inf)
 
 
 def _tiny(value: Tensor) -> Tensor:

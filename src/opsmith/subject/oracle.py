@@ -122,7 +122,7 @@ class _Bounds:
         evidence = self._evidence
         effects = zip(measured.spread, measured.correlated, measured.noise, strict=True)
         return tuple(
-            allowed_errors(value, *effect, evidence.dtype, length) + floor + _part_of(value, self._digits)
+            allowed_errors(value, *effect, evidence.dtype, length).add_(floor).add_(_part_of(value, self._digits))
             for value, effect, length, floor in zip(evidence.exact, effects, self._lengths, floors, strict=True)
         )
 

@@ -33,6 +33,10 @@ _OF_OTHERS = 0.25
 
 # Where each number stands for so many elements, the terms of a sum are hardly independent.
 _EQUAL = 8
+# Of more elements a 64th is looked at: those whose bits, multiplied, begin with these six. The factors are 2^32 and 2^64
+# over the golden ratio, which spread numbers evenly.
+_MANY, _PART = 1 << 16, 21
+_SPREADING = {torch.float32: (torch.int32, -1640531535, 26), torch.float64: (torch.int64, -7046029254386353131, 58)}
 
 EXTREME = frozenset({"mixed", "faint", "big", "steep", "huge", "loud"})
 
@@ -50,15 +54,11 @@ def allowed_errors(
         return torch.where(noise > 0, math.inf, 0.0).to(torch.float64)
     info = torch.finfo(dtype)
     of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
+    total = value.abs().to(torch.float64).nan_to_num_(0.0, 0.0, 0.0).mul_((_OF_RESULT[dtype] + of_length) * info.eps)
+    total.add_(spread, alpha=_OF_INPUTS[dtype] + of_length).add_(correlated, alpha=_OF_INPUTS[dtype])
     # What is denormal may be flushed to zero; an infinity is right or wrong.
-    total = (
-        (_OF_RESULT[dtype] + of_length) * info.eps * value.abs().nan_to_num(0.0, 0.0, 0.0)
-        + (_OF_INPUTS[dtype] + of_length) * spread
-        + _OF_INPUTS[dtype] * correlated
-        + _OF_NOISE * noise
-        + 4 * info.smallest_normal
-    )
-    return total.nan_to_num(nan=math.inf, posinf=math.inf)
+    total.add_(noise, alpha=_OF_NOISE).add_(4 * info.smallest_normal)
+    return total.nan_to_num_(nan=math.inf, posinf=math.inf)
 
 
 def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:
@@ -66,8 +66,7 @@ def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:
 
     Sums inside are as accurate as float32 at least, measured against what is usual in the result.
     """
-    finite = value[value.isfinite()]
-    scale = float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
+    scale = _usual(value)
     eps = min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
     return _OF_SCALE * eps * max(scale if math.isfinite(scale) else 0.0, usual)
 
@@ -76,8 +75,16 @@ def evened(noise: Tensor) -> Tensor:
     """Return noise with a part of what all have added to each: where roundings grow from step to step, or the reference
     has lost its digits too, chance decides which element has few.
     """
-    finite = noise[noise.isfinite()]
-    return noise if finite.numel() == 0 else noise + _OF_OTHERS * float(finite.square().mean().sqrt())
+    return noise + _OF_OTHERS * _usual(noise)
+
+
+def _usual(values: Tensor) -> float:
+    """Return the root of the mean square of the finite numbers; 0 where there are none."""
+    norm = float(torch.linalg.vector_norm(values)) if values.numel() > 0 else 0.0
+    if math.isfinite(norm):
+        return norm / math.sqrt(max(values.numel(), 1))
+    finite = values[values.isfinite()]
+    return float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
 
 
 def usual_scale(case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dtype: torch.dtype | None) -> float:
@@ -132,4 +139,13 @@ def _has_equal_terms(recipe: TensorRecipe) -> bool:
     given = recipe.given
     if given is None:
         return recipe.values == LAST or recipe.layout in REPEATING
-    return given.is_floating_point() and given.unique().numel() * _EQUAL <= given.numel()
+    return given.is_floating_point() and _has_few_numbers(given.detach().reshape(-1))
+
+
+def _has_few_numbers(given: Tensor) -> bool:
+    """Whether each number stands for several elements of a tensor [N]. Sorting a large one takes longer than all else."""
+    if given.numel() > _MANY and given.dtype in _SPREADING:
+        bits, factor, shift = _SPREADING[given.dtype]
+        # A part that the numbers decide about: all elements of one number are in it, or none.
+        given = given[(given.view(bits) * factor >> shift) == _PART]
+    return bool(given.unique().numel() * _EQUAL <= given.numel())
