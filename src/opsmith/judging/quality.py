@@ -22,7 +22,7 @@ from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import same_tensor, tensors_of
 from opsmith.subject.blame import is_out_of_memory
 
-__all__ = ["TaskQuality", "quality_of", "what_it_raises"]
+__all__ = ["TaskQuality", "quality_of", "refused_for"]
 
 # What usual judges allow, of a number and absolutely.
 _ALLOWED = 1e-2
@@ -63,19 +63,23 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
         try:
             if message := _does_not_fit(call):
                 return TaskQuality((*charges, Charge(Refusal.LARGE_TASK, message, label)), tuple(notes), False)
-            found = next((message for look in _LOOKS if (message := look(call))), "")
-            notes += [] if found else list(call.without_influence())
+            if message := next((message for look in _LOOKS if (message := look(call))), ""):
+                charges.append(Charge(Refusal.DEGENERATE_TASK, message, label))
+            else:
+                notes += call.without_influence()
         except Exception as error:
-            found, can_be_called = what_it_raises(error), False
-        if found:
-            charges.append(Charge(Refusal.DEGENERATE_TASK, found, label))
+            charges.append(refused_for(error, label))
+            can_be_called = False
     return TaskQuality(tuple(charges), tuple(dict.fromkeys(notes)), can_be_called)
 
 
-def what_it_raises(error: Exception) -> str:
-    """Return the reason to refuse a task whose reference raises an exception on its own inputs."""
-    what = "needs more memory than it may have" if is_out_of_memory(error) else f"raises {type(error).__name__}"
-    return f"its reference {what} on its own inputs: {str(error)[:300]}"
+def refused_for(error: Exception, where: str = "") -> Charge:
+    """Return the charge against a task whose reference raises on its own inputs, or has no memory there."""
+    if is_out_of_memory(error):
+        text = f"there is not enough memory for its own inputs, with results in float64: {str(error)[:300]}"
+        return Charge(Refusal.LARGE_TASK, f"{text}; pose smaller inputs", where)
+    text = f"its reference raises {type(error).__name__} on its own inputs: {str(error)[:300]}"
+    return Charge(Refusal.DEGENERATE_TASK, text, where)
 
 
 class _Call:

@@ -20,7 +20,7 @@ from opsmith.judging.cell import Cell, CellError
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.preparing import device_of, limits_of, with_its_files
-from opsmith.judging.quality import quality_of, what_it_raises
+from opsmith.judging.quality import quality_of, refused_for
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.signs import signs_of
@@ -133,7 +133,7 @@ class _Judge:
         except Exception as error:
             if not is_of_reference(error):
                 raise
-            found.refuse_task(Charge(Refusal.DEGENERATE_TASK, what_it_raises(error)))
+            found.refuse_task(refused_for(error))
         finally:
             self.bounded.close()
             if process is not None:
