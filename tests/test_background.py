@@ -34,12 +34,12 @@ def test_the_work_is_done_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
 def test_nothing_starts_where_another_is_at_it_or_the_lock_cannot_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
     lock = tmp_path / "lock"
     holder = [sys.executable, "-c", f"from filelock import FileLock\nwith FileLock({str(lock)!r}): print(1); input()"]
     with subprocess.Popen(holder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "1\n"
+        monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
         start_in_background("opsmith", lock=lock)
         process.communicate("\n")
     blocked = tmp_path / "blocked"
