@@ -18,6 +18,14 @@ from opsmith.errors import DefinitionError
         ("def f(:\n", r"broken cannot be imported: .*broken.py\", line 1(.|\n)*SyntaxError: invalid syntax"),
         ("raise ValueError('no')\n", r"broken cannot be imported: ValueError: no\n  .*broken.py:1: raise ValueError"),
         ("import sys\nsys.exit(3)\n", r"broken cannot be imported: SystemExit: 3\n  .*broken.py:2: sys.exit"),
+        (
+            "import torch, opsmith\nfrom jaxtyping import Float\n\nX = Float[torch.Tensor, 'B,N']\n",
+            r"Axes should be separated with spaces, not commas\n  .*broken.py:4: X = Float",
+        ),
+        (
+            "import opsmith\n\n@opsmith.op(dtype='float32')\ndef f() -> None: ...\n",
+            r"op\(\) has no option 'dtype'; did you mean 'dtypes'\?\n  .*broken.py:3: @opsmith.op\(dtype='float32'\)",
+        ),
         ("import nothing_here\n", "broken cannot be imported: No module named 'nothing_here'"),
         ("", "declares no operator"),
     ],
@@ -39,6 +47,24 @@ def test_what_is_no_path_and_no_module(path: str, tmp_path: Path, monkeypatch: p
         DefinitionError, match=r"is not a \.py file, a folder or the name of a module|must contain exactly"
     ):
         discover(path)
+
+
+def test_a_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])  # as a script such as `opsmith` has it
+    monkeypatch.delitem(sys.modules, "just_here", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "just_here.py").write_text("")
+    with pytest.raises(DefinitionError, match="just_here declares no operator"):
+        discover("just_here")
+    assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_a_file_whose_name_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two words.py").write_text("")
+    with pytest.raises(DefinitionError, match="'two words.py' cannot be imported: 'two words' is not a name in Python"):
+        discover("two words.py")
 
 
 @pytest.mark.parametrize(("path", "told"), [("x" * 5000, "no module or folder xxx"), ("x" * 300 + ".py", "no file /")])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import os
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ from opsmith.spec.definition import Group
 from opsmith.spec.registry import declared_in
 
 __all__ = ["discover", "import_named", "module_names"]
+
+_OPSMITH = Path(__file__).resolve().parents[1]
 
 # A file that never says `opsmith` declares nothing; importing it could do anything.
 _MENTIONS = re.compile(rb"\bopsmith\b")
@@ -56,6 +60,7 @@ def module_names(path: str) -> list[str]:
             sys.path.insert(0, str(root))
     else:
         name = path
+        _import_from_here()
     module = import_named(name, path)
     if root is not None:
         _refuse_another(module, root, path)
@@ -70,6 +75,16 @@ def module_names(path: str) -> list[str]:
     for child in sorted(set(found) - {name}):
         import_named(child, path)
     return sorted(set(found))
+
+
+def _import_from_here() -> None:
+    """Find modules in the current folder too, where a script such as `opsmith` does not look."""
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:  # it has been removed
+        return
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _refuse_another(module: Any, root: Path, path: str) -> None:
@@ -117,10 +132,14 @@ def _is_there(location: Path, test: Callable[[Path], bool]) -> bool:
 def import_named(name: str, path: str) -> Any:
     """Import a module and return it; raises DefinitionError, which calls it `path`, if that fails for any reason."""
     if not all(part.isidentifier() for part in name.split(".")):
+        if _is_there(Path(path), Path.exists):
+            raise DefinitionError(f"{path!r:.200} cannot be imported: {name!r:.200} is not a name in Python. Rename it")
         raise DefinitionError(f"{path!r:.200} is not a .py file, a folder or the name of a module")
     try:
         with _without_collections():
             return importlib.import_module(name)
+    except DefinitionError as error:
+        raise DefinitionError(f"{error}\n  {_place(error)}") from error
     except OpsmithError:
         raise
     except ModuleNotFoundError as error:
@@ -148,5 +167,13 @@ def _told(error: BaseException) -> str:
     text = "".join(traceback.format_exception_only(error)).strip()
     if isinstance(error, SyntaxError):  # it has its line
         return text
-    *_, last = traceback.extract_tb(error.__traceback__)
-    return f"{text}\n  {last.filename}:{last.lineno}: {last.line}"
+    return f"{text}\n  {_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line that an exception passed which is neither a library's, ours included, nor Python's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    libraries = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "purelib", "platlib"))
+    own = [frame for frame in frames if not frame.filename.startswith((*libraries, f"{_OPSMITH}{os.sep}", "<frozen "))]
+    last = (own or frames)[-1]
+    return f"{last.filename}:{last.lineno}: {last.line}"
