@@ -108,7 +108,10 @@ def keywords_of(options: Callable[_P, _T], error: type[TypeError] = ArgumentType
             for name in keywords:
                 if name not in signature.parameters:
                     raise error(_unknown(function.__name__, name, known))
-            bound = signature.bind(*positional, **keywords)
+            try:
+                bound = signature.bind(*positional, **keywords)
+            except TypeError as reason:
+                raise error(f"{function.__name__}(): {reason}; options are keywords, such as {known[0]}=") from None
             bound.apply_defaults()
             values: Mapping[str, Any] = bound.arguments
             given = [values[name] for name in list(values)[:leading]]

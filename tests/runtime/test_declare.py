@@ -32,10 +32,14 @@ def double(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     [
         ('@opsmith.op()\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: ...', "f: the body is empty"),
         ('@opsmith.op\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:\n    """Doc."""', "f: the body is empty"),
+        (
+            '@opsmith.op("f.cpp")\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',
+            "found 'f.cpp'; cpu= and",
+        ),
         ('@opsmith.op(cpu=3)\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x', "a kernel is a file name"),
         (
             '@opsmith.op(cpu="f.cpp")\ndef f(x: Float[Tensor, "N"]) -> Float[Tensor, "K"]: return x',
-            "no input determines the size K of the output, so it cannot be allocated in advance. Write a native kernel",
+            "no input determines the size K of the output, so it cannot be allocated in advance; the inputs have N. Use",
         ),
         (
             '@opsmith.op()\ndef f(n: Float[Tensor, "N"], *, x: Float[Tensor, "N"]) -> Float[Tensor, "N"]: return x',

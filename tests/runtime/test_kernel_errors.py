@@ -161,6 +161,14 @@ def test_a_missing_kernel_file_is_told_with_the_way_to_make_it(package: Package)
     assert "opsmith stub" in message
 
 
+def test_a_missing_kernel_of_another_device_is_not_asked_for(package: Package) -> None:
+    module = package(VIEW.replace('cpu="scale.cpp"', 'cpu="scale.cpp", cuda="absent.cu"'), scale__cpp=FITTING)
+    if torch.cuda.is_available():
+        assert "no kernel file" in failure(module, DefinitionError)
+    else:
+        assert module.scale(torch.ones(2, 3), 2.0).tolist() == [[2, 2, 2], [2, 2, 2]]
+
+
 def test_one_file_in_two_styles_is_refused(package: Package) -> None:
     other = NATIVE.replace("def scale", "def other")
     message = failure(package(VIEW + other, scale__cpp=FITTING), DefinitionError)

@@ -3,6 +3,7 @@
 from __future__ import annotations  # as a user's module may: every annotation here is a string
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Optional
 
 import numpy as np
@@ -123,6 +124,16 @@ def test_data_dependent_sizes_stand_in_no_input() -> None:
     assert read(f).data_dependent == {"K"}
 
 
+class Mode(Enum):
+    SUM = "sum"
+    MEAN = "mean"
+
+
+class Side(Enum):
+    LEFT = 0
+    RIGHT = 1
+
+
 def no_annotation(x: Vector, y) -> Vector: ...
 def var_positional(*x: Vector) -> Vector: ...
 def var_keyword(x: Vector, **rest: int) -> Vector: ...
@@ -135,6 +146,11 @@ def optional_list(x: Vector, y: list[int] | None) -> Vector: ...
 def optional_str(x: Vector, y: str | None) -> Vector: ...
 def union(x: Vector, y: int | float) -> Vector: ...
 def list_of_str(x: Vector, y: list[str]) -> Vector: ...
+def list_of_bool(x: Vector, y: list[bool]) -> Vector: ...
+def list_with_absent(x: Vector, y: list[Vector | None]) -> Vector: ...
+def enum_of_str(x: Vector, y: Mode) -> Vector: ...
+def enum_of_int(x: Vector, y: Side) -> Vector: ...
+def dtype(x: Vector, y: torch.dtype) -> Vector: ...
 def variadic_list(x: Vector, y: list[Float[Tensor, "*b N"]]) -> Vector: ...
 def numpy_array(x: Float[np.ndarray, "N"]) -> Vector: ...
 def complex_tensor(x: Complex[Tensor, "N"]) -> Vector: ...
@@ -153,17 +169,37 @@ def orphan_optional(x: Int[Tensor, "N"], y: Vector | None) -> Vector: ...
     ("function", "words"),
     [
         (no_annotation, "the argument y has no annotation; it can be a jaxtyping annotation"),
-        (var_positional, "the argument x is variable in number"),
-        (var_keyword, "the argument rest is variable in number"),
+        (var_positional, "the argument x is variable in number, which a schema cannot express; take a list instead"),
+        (var_keyword, "the argument rest is variable in number, which a schema cannot express; name each one instead"),
         (positional_only, "the argument x is positional-only"),
         (unknown_name, "an annotation cannot be evaluated: name 'Vektor' is not defined"),
         (failing_annotation, "an annotation cannot be evaluated: module 'torch' has no attribute 'Tensr'"),
         (dictionary, "the argument d is annotated dict[str, int], which an operator cannot take"),
-        (plain_tensor, "the argument x is annotated Tensor, which an operator cannot take; it can be a jaxtyping"),
-        (optional_list, "the argument y is annotated list[int] | None, which an operator cannot take"),
-        (optional_str, "the argument y is annotated str | None, which an operator cannot take"),
-        (union, "the argument y is annotated int | float, which an operator cannot take"),
-        (list_of_str, "the argument y is annotated list[str], which an operator cannot take"),
+        (plain_tensor, "the argument x is annotated Tensor, which an operator cannot take; write its element type and"),
+        (
+            optional_list,
+            "is annotated list[int] | None, which an operator cannot take; take the list itself, and let an",
+        ),
+        (
+            optional_str,
+            "the argument y is annotated str | None, which an operator cannot take; take a str, and let '' ",
+        ),
+        (union, "the argument y is annotated int | float, which an operator cannot take; take a float, which an int"),
+        (list_of_str, "the argument y is annotated list[str], which an operator cannot take; it can be a jaxtyping"),
+        (list_of_bool, "list[bool], which an operator cannot take; take a list[int] of zeros and ones"),
+        (list_with_absent, "which an operator cannot take; a list's elements are all given: leave absent ones out"),
+        (
+            enum_of_str,
+            "is annotated Mode, which an operator cannot take; take its values by name: Literal['sum', 'mean']",
+        ),
+        (
+            enum_of_int,
+            "is annotated Side, which an operator cannot take; take its values by name: Literal['LEFT', 'RIG",
+        ),
+        (
+            dtype,
+            "is annotated dtype, which an operator cannot take; take a name, such as Literal['float16', 'float32']",
+        ),
         (variadic_list, "a list's tensors cannot have the variadic dimension in '*b N'"),
         (numpy_array, 'the argument x is annotated Float[ndarray, "N"]; only torch.Tensor'),
         (complex_tensor, 'the argument x is annotated Complex[Tensor, "N"]; opsmith\'s element types are Float'),
@@ -233,9 +269,13 @@ def batched(x: Float[Tensor, "*b N"]) -> Float[Tensor, "*b N"]: ...
     ("function", "choices", "words"),
     [
         (two, {"outputs": ("y",)}, "outputs= names 1 outputs, but 2 are annotated"),
-        (two, {"outputs": ("y", "y")}, "the output name 'y' is not an identifier or is already taken"),
-        (two, {"outputs": ("y", "x")}, "the output name 'x' is not an identifier or is already taken"),
-        (two, {"outputs": ("y", "2z")}, "the output name '2z' is not an identifier or is already taken"),
+        (
+            two,
+            {"outputs": ("y", "y")},
+            "the output name 'y' is already that of another output; choose names with outputs=",
+        ),
+        (two, {"outputs": ("y", "x")}, "the output name 'x' is already that of an argument"),
+        (two, {"outputs": ("y", "2z")}, "the output name '2z' is not an identifier"),
         (two, {"saved": {"z"}}, "saved= names z; there is out0, out1"),
         (one, {"saved": {"out"}}, "every output is saved, so callers would get nothing"),
         (one, {"mutates": {"y"}}, "mutates= names y; there is x"),

@@ -258,7 +258,7 @@ def only_numbers(shape: Scale) -> Row: ...
         (several, "Annotate it Scale; the fields can be optional and can have defaults"),
         (takes_x, "the field TakesX.x has the name of another argument"),
         (takes_itself, "the field TakesItself.shape has the name of another argument"),
-        (takes_out, "the output name 'out' is not an identifier or is already taken"),
+        (takes_out, "the output name 'out' is already that of an argument; choose names with outputs="),
         (twice, "the field Scale.factor has the name of another argument, and the schema uses the fields' own"),
         (only_numbers, "no argument is a required tensor"),
     ],

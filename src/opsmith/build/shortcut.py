@@ -20,7 +20,7 @@ def find_by_shortcut(
 ) -> Artifact | None:
     """Return the artefact that a plan would find, or None if a plan must be made. Raises nothing."""
     request = _request(module, definitions, devices)
-    return find_noted(store, request, _sources(definitions), with_gpu="cuda" in devices)
+    return find_noted(store, request, _sources(definitions, devices), with_gpu="cuda" in devices)
 
 
 def note_shortcut(
@@ -33,7 +33,7 @@ def note_shortcut(
 ) -> None:
     """Record what a plan has just found. A store that cannot be written goes without shortcuts; that is not an error."""
     request = _request(module, definitions, devices)
-    write_note(store, request, _sources(definitions), artifact, roots, with_gpu="cuda" in devices)
+    write_note(store, request, _sources(definitions, devices), artifact, roots, with_gpu="cuda" in devices)
 
 
 def _request(module: str, definitions: Sequence[Definition], devices: Sequence[Device]) -> list[str]:
@@ -58,5 +58,7 @@ def _request(module: str, definitions: Sequence[Definition], devices: Sequence[D
     return ["operators", module, str(definitions[0].file), interface, *sorted(kernels), *sorted(structs), *devices]
 
 
-def _sources(definitions: Sequence[Definition]) -> set[Path]:
-    return {source for item in definitions for kernel in item.kernels.values() for source in kernel.sources}
+def _sources(definitions: Sequence[Definition], devices: Sequence[Device]) -> set[Path]:
+    """Return the files of the kernels for these devices: those for others decide nothing, and may not be there."""
+    kernels = [item.kernels[device] for item in definitions for device in devices if device in item.kernels]
+    return {source for kernel in kernels for source in kernel.sources}

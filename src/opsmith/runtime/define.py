@@ -31,6 +31,7 @@ _MOST_ARGUMENTS = 64  # the dispatcher's bitset of arguments has a bit for each
 
 def define(function: Callable[..., Any], options: OpOptions) -> Definition:
     """Return the definition of a function; raises DefinitionError for what cannot be an operator."""
+    _check_function(function, "op")
     if is_empty(function):
         raise DefinitionError(
             f"{function.__name__}: the body is empty. It is the reference for the kernels and the fallback without "
@@ -43,6 +44,7 @@ def define_backward(
     forward: Definition, function: Callable[..., Any], options: DefinitionOptions
 ) -> tuple[Definition, Definition]:
     """Return the forward's definition, which now has a backward, and the backward's."""
+    _check_function(function, f"{forward.name}.backward")
     if options.outputs is None:
         options = replace(options, outputs=default_gradient_names(forward.signature))
     if options.batch is None and forward.batch is False:
@@ -90,6 +92,18 @@ def with_rival(definition: Definition, name: str, function: Callable[..., Any]) 
         raise DefinitionError(f"{definition.name}.versus({name!r}) is declared twice")
     rival = with_dataclasses(function, definition.signature)
     return replace(definition, rules=replace(definition.rules, versus={**known, name: rival}))
+
+
+def _check_function(function: object, decorator: str) -> None:
+    """Raise DefinitionError for anything but a function of a module, such as a file's name in place of a keyword."""
+    if not inspect.isfunction(function):
+        raise DefinitionError(
+            f"{decorator}() decorates a function, found {function!r:.80}; cpu= and cuda= name the files of kernels"
+        )
+    if not function.__module__:
+        raise DefinitionError(
+            f"{function.__name__}: the code that defines it has no module. Give exec() globals with a '__name__'"
+        )
 
 
 def _define(

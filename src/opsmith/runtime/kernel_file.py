@@ -152,9 +152,11 @@ def read_kernel(signature: Signature, given: object, file: Path, device: Device)
         )
     if signature.data_dependent and given.style != "native":
         name = sorted(signature.data_dependent)[0]
+        known = ", ".join(dict.fromkeys(dim for each in signature.tensors for dim in each.tensor_type.shape.names))
         raise DefinitionError(
             f"{signature.name}: no input determines the size {name} of the output, so it cannot be allocated in "
-            "advance. Write a native kernel (opsmith.native), or pass the size as an argument"
+            f"advance; the inputs have {known or 'no named size'}. Use one of theirs, write a native kernel "
+            "(opsmith.native), or pass the size as an argument"
         )
     for source in given.sources:
         if device == "cpu" and Path(source).suffix in GPU_SUFFIXES:

@@ -98,7 +98,8 @@ def _read_arguments(
     """Return the arguments that a parameter is in the schema: one, or the fields of a dataclass."""
     where = f"{operator}: the argument {parameter.name}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise DefinitionError(f"{where} is variable in number, which a schema cannot express; take a list instead")
+        instead = "take a list" if parameter.kind is parameter.VAR_POSITIONAL else "name each one"
+        raise DefinitionError(f"{where} is variable in number, which a schema cannot express; {instead} instead")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise DefinitionError(f"{where} is positional-only, which a schema cannot express; remove the `/`")
     if parameter.name not in hints:
@@ -204,9 +205,12 @@ def _check_names(signature: Signature, choices: Choices) -> None:
     inputs = {parameter.name for parameter in signature.parameters} | {struct.name for struct in signature.structs}
     outputs = [output.name for output in signature.outputs]
     for name in outputs:
-        if not name.isidentifier() or name in inputs or outputs.count(name) > 1:
+        if not name.isidentifier():
+            raise DefinitionError(f"{signature.name}: the output name {name!r} is not an identifier")
+        if name in inputs or outputs.count(name) > 1:
+            other = "an argument" if name in inputs else "another output"
             raise DefinitionError(
-                f"{signature.name}: the output name {name!r} is not an identifier or is already taken"
+                f"{signature.name}: the output name {name!r} is already that of {other}; choose names with outputs="
             )
     tensors = {parameter.name for parameter in signature.tensors}
     for option, names, pool in (

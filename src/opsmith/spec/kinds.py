@@ -7,6 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any
 
 from opsmith.errors import DefinitionError
@@ -32,6 +33,15 @@ _OPTIONALS: dict[Kind, Kind] = {
     Kind.INT: Kind.OPTIONAL_INT,
     Kind.FLOAT: Kind.OPTIONAL_FLOAT,
     Kind.BOOL: Kind.OPTIONAL_BOOL,
+}
+_LIST_ORIGINS = (list, tuple, Sequence)
+# What takes the place of a class that is no kind of argument.
+_INSTEAD = {
+    "torch.Tensor": "write its element type and its shape: Float[Tensor, 'B N'], with Float of jaxtyping",
+    "torch.dtype": "take a name, such as Literal['float16', 'float32'], or a tensor of that dtype",
+    "torch.device": "an operator runs on the device of its tensors",
+    "torch.Size": "take a list[int]",
+    "builtins.complex": "take two floats",
 }
 _LISTS: dict[Kind, Kind] = {Kind.TENSOR: Kind.TENSOR_LIST, Kind.INT: Kind.INT_LIST, Kind.FLOAT: Kind.FLOAT_LIST}
 CAN_BE = (
@@ -67,8 +77,39 @@ def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
                 )
             return _LISTS[kind], tensor
     raise DefinitionError(
-        f"{where} is annotated {name_of(annotation)}, which an operator cannot take; it can be {CAN_BE}"
+        f"{where} is annotated {name_of(annotation)}, which an operator cannot take; "
+        + (_instead_of(annotation, origin, arguments) or f"it can be {CAN_BE}")
     )
+
+
+def _instead_of(annotation: Any, origin: Any, arguments: tuple[Any, ...]) -> str:
+    """Return what to write for an annotation that people try; "" where nothing but the list of all helps."""
+    if isinstance(annotation, type):
+        return _instead_of_class(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return _instead_of_union([argument for argument in arguments if argument is not type(None)])
+    if origin in _LIST_ORIGINS and bool in arguments:
+        return "take a list[int] of zeros and ones"
+    if origin in _LIST_ORIGINS and any(type(None) in typing.get_args(argument) for argument in arguments):
+        return "a list's elements are all given: leave absent ones out, and pass the places of the others"
+    return ""
+
+
+def _instead_of_class(annotation: type) -> str:
+    if not issubclass(annotation, Enum):
+        return _INSTEAD.get(f"{annotation.__module__}.{annotation.__qualname__}", "")
+    values = [member.value for member in annotation]
+    names = values if all(isinstance(value, str) for value in values) else list(annotation.__members__)
+    return f"take its values by name: Literal[{', '.join(map(repr, names))}]"
+
+
+def _instead_of_union(present: list[Any]) -> str:
+    if set(present) == {int, float}:
+        return "take a float, which an int fits too"
+    if present == [str]:
+        return "take a str, and let '' stand for None"
+    is_list = len(present) == 1 and typing.get_origin(present[0]) in _LIST_ORIGINS
+    return "take the list itself, and let an empty one stand for None" if is_list else ""
 
 
 def choices_in(annotation: Any) -> tuple[Any, ...]:
