@@ -64,3 +64,16 @@ def kinked_backward(grad_y: Row, x: Row) -> Row: ...
 def scaled(x: Row, *, scale: float = 2.0, steps: list[int] = [2, 1]) -> Row:  # noqa: B006 - never changed
     """scale x^2, with arguments that go by name alone."""
     return scale * x**2 * sum(steps)
+
+
+@opsmith.op(outputs=("y", "norm"), saved="norm")
+def once(x: Matrix) -> tuple[Matrix, Float[Tensor, "B"]]:
+    """Each row divided by its norm. The backward does not take x, so second gradients are refused."""
+    norm = x.square().sum(1).sqrt()
+    return x / norm[:, None], norm
+
+
+@once.backward()
+def once_backward(grad_y: Matrix, y: Matrix, norm: Float[Tensor, "B"]) -> Matrix:
+    """The part of the gradient that is orthogonal to y, divided by the norm."""
+    return (grad_y - (grad_y * y).sum(1, keepdim=True) * y) / norm[:, None]

@@ -63,3 +63,10 @@ def test_arguments_that_go_by_name_are_given_by_name() -> None:
     names, results = judge(kernels.scaled, "value", "gradient", "opcheck", "compile", "export", "vmap", "jvp")
     assert names == ()
     assert {outcome.state for outcome in results.values()} == {"passed"}
+
+
+def test_a_second_gradient_that_is_refused_is_no_defect() -> None:
+    names, results = judge(kernels.once, "gradient", "second gradient", "opcheck")
+    assert names == ()
+    assert results["second gradient", ""].state == "not run"
+    assert results["opcheck", ""].note.startswith("see `second gradient` for what opcheck's")

@@ -16,7 +16,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradient_cases import why_no_gradient
 from opsmith.checker.properties.tracing import NO_OPERATOR, is_fake_wrong
 from opsmith.subject.case import Case
-from opsmith.subject.derivatives import differentiable_inputs, first_line, is_generated, with_leaves
+from opsmith.subject.derivatives import differentiable_inputs, first_line, is_generated, is_refusal, with_leaves
 
 __all__ = ["opcheck"]
 
@@ -91,11 +91,23 @@ def _named_elsewhere(context: Context, case: Case, test: str, error: BaseExcepti
         return "`inputs unchanged`" if "mutat" in text else "`aliasing`"
     if test in ("test_faketensor", _TRACING_TEST) and is_fake_wrong(context):
         return "`fake`"
-    if test == _TRACING_TEST and compiled(context).state == "failed":
-        return "`compile`"
-    if test == _TRACING_TEST and why_body_is_not_traced(context):
-        return "the body"
+    if test == _TRACING_TEST and (named := _named_when_traced(context, error)):
+        return named
     with contextlib.suppress(RefusedError):
         if disagreement(context, case) is not None:
             return "`value`"
     return None if is_repeatable(context, case) else "`determinism`"
+
+
+def _named_when_traced(context: Context, error: BaseException) -> str:
+    if is_refusal(error) and _has_saved_outputs(context):
+        return "`second gradient`"
+    if compiled(context).state == "failed":
+        return "`compile`"
+    return "the body" if why_body_is_not_traced(context) else ""
+
+
+def _has_saved_outputs(context: Context) -> bool:
+    """Tell whether opcheck, which differentiates every output, needs what only second gradients need."""
+    operator = context.subject.operator
+    return operator is not None and any(output.saved for output in operator.definition.signature.outputs)
