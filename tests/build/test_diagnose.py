@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,24 @@ def test_error_behind_an_include_is_told_at_that_include(plan: Plan) -> None:
 def test_missing_header_advises_an_include_folder(plan: Plan) -> None:
     text = said(plan, f"{plan.extension.root}/k.cu:1:10: fatal error: first.h: No such file or directory")
     assert "Add the folder that has first.h to the include folders of mine (now: /some/include)" in text
+
+
+@pytest.mark.parametrize(
+    ("header", "advice"),
+    [
+        ("opsmith/kernels.h", "opsmith has no header opsmith/kernels.h; did you mean opsmith/kernel.h?"),
+        ("opsmith/unlike_any.h", "opsmith has no header opsmith/unlike_any.h"),
+        ("torch/extension.h", "A kernel that needs tensors is native"),
+        ("mine.h", "The kernels of mine find headers in /some/include: name it by its path from there"),
+    ],
+)
+def test_a_header_that_a_view_kernel_cannot_have(plan: Plan, header: str, advice: str) -> None:
+    output = f"{plan.extension.root}/k.cu:1:10: fatal error: {header}: No such file or directory"
+    sources = tuple(replace(source, api="none") for source in plan.extension.sources)
+    view = replace(plan, extension=replace(plan.extension, sources=sources))
+    assert advice in said(view, output)
+    if not header.startswith("opsmith"):  # an extension has PyTorch's folders, and lacks a header for another reason
+        assert advice not in said(plan, output)
 
 
 def test_undefined_symbols_of_the_linker_are_named_once(plan: Plan) -> None:
