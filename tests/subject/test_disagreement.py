@@ -33,6 +33,13 @@ def test_the_worst_element_is_named(found: float, wanted: float, kind: str):
     assert (wrong.kind, wrong.index, wrong.elements) == (kind, (1,), 3)
 
 
+def test_another_form_is_named():
+    assert str(compare([torch.zeros(2, 1)], expected(0, 0))) == "output 0 has the shape (2, 1), the reference has (2,)"
+    assert str(compare([], expected(0))) == "the number of results is 0, the reference has 1"
+    without = Expected((), None, (), lambda: Limits(()))
+    assert str(compare([torch.zeros(1)], without)).endswith("is 1, the reference has none (does it return?)")
+
+
 def test_what_the_reference_gives_in_the_same_type_agrees():
     own = torch.tensor([1.0, math.nan])
     assert compare([own.clone()], expected(1, 2, own=own)) is None

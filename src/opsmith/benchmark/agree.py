@@ -53,8 +53,9 @@ class Judge:
         if self._bounds is not None:
             wrong = compare(found, self._bounds)
             return None if wrong is None else str(wrong)
-        if [tensor.shape for tensor in found] != [tensor.shape for tensor in self._exact]:
-            return "the results' shapes differ from the reference's"
+        shapes, wanted = ([tuple(tensor.shape) for tensor in results] for results in (found, self._exact))
+        if shapes != wanted:
+            return f"the results have the shapes {shapes}, the reference's have {wanted}"
         for index, (one, exact, own) in enumerate(zip(found, self._exact, self._own, strict=True)):
             if text := _differs(one.detach(), exact.detach(), own.detach()):
                 return f"output {index} {text}"

@@ -80,12 +80,17 @@ class Disagreement:
     elements: int
     wrong: int
     kind: str  # "value", "nan", "inf", "shape", "count"
+    shapes: tuple[tuple[int, ...], ...] = ()  # of the result and of the reference's, where they differ
 
     def __str__(self) -> str:
         where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
         part = f"{self.wrong} of {self.elements} elements" if self.elements > 1 else "the only element"
-        if self.kind in ("shape", "count"):
-            return "the results' shapes differ from the reference's"
+        if self.kind == "count":
+            there = "none (does it return?)" if self.expected == 0 else f"{self.expected:.0f}"
+            return f"the number of results is {self.found:.0f}, the reference has {there}"
+        if self.kind == "shape":
+            one, other = self.shapes
+            return f"output {self.output} has the shape {one}, the reference has {other}"
         return (
             f"output {self.output}{where} is {self.found:.9g}, the reference has {self.expected:.9g} "
             f"(allowed: {self.allowed:.2g}; {part} wrong)"
@@ -122,7 +127,8 @@ def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) 
     """Return the worst disagreement of the first result that has one."""
     for number, (result, value, allowed) in enumerate(zip(found, expected.values, limits, strict=True)):
         if result.shape != value.shape:
-            return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape")
+            shapes = (tuple(result.shape), tuple(value.shape))
+            return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape", shapes)
         own = None if expected.own is None else expected.own[number]
         # Where the expected value is: what a judge gets has fewer bytes than that and its limits.
         if (worst := _worst(number, result.detach().to(value.device), value, allowed, own)) is not None:
