@@ -150,6 +150,7 @@ def test_the_command_offers_what_there_is() -> None:
 
 def test_the_command_writes_and_says_what_is_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "find_spec", lambda name: name)
     done = CliRunner().invoke(new.command, ["fast-norm", "--author", "A. Person"])
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
@@ -162,6 +163,18 @@ def test_the_command_writes_and_says_what_is_next(tmp_path: Path, monkeypatch: p
     assert "A. Person\n" in (tmp_path / "fast-norm" / "LICENSE").read_text()
     again = CliRunner().invoke(new.command, ["fast-norm"])
     assert isinstance(again.exception, ArgumentValueError)
+
+
+@pytest.mark.parametrize(
+    ("missing", "options", "extra"), [("pytest", [], "setuptools"), ("scikit_build_core", ["--cmake"], "cmake")]
+)
+def test_what_the_next_commands_need_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, options: list[str], extra: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(new, "find_spec", lambda name: None if name == missing else name)
+    done = CliRunner().invoke(new.command, ["fast-norm", *options])
+    assert done.output.splitlines()[-3].startswith(f'  pip install pytest "opsmith[{extra},wheel]"')
 
 
 def test_in_a_terminal_the_licence_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -69,6 +70,9 @@ def command(
     for path in written:
         click.echo(f"  {path:{width}}  {purposes[path]}")
     click.echo(f"\n  cd {shlex.quote(str(folder))}")
+    builder, extra = ("scikit_build_core", "cmake") if cmake else ("setuptools", "setuptools")
+    if any(find_spec(module) is None for module in ("pytest", "build", builder)):
+        click.echo(f'  pip install pytest "opsmith[{extra},wheel]"    # what the next two need, and is not here')
     click.echo("  python -m pytest    # builds the operator and checks it against its definition")
     click.echo("  opsmith wheel       # makes the wheel to publish, and audits it")
 
