@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "check.h"
 
@@ -156,6 +157,9 @@ void test_lists_and_errors() {
             "k is 1099511627776, x -0.5, on cpu",
         "an error's text");
   const std::string lengthy(5000, 'x');
+  check(error_of([] { fail("how is ", "me", std::string("dian"), std::string_view("s!", 1)); }) == "how is medians",
+        "strings of every kind");
+  check(error_of([&] { fail(lengthy, 1); }) == lengthy.substr(0, 1023), "a long string is cut");
   check(error_of([&] { fail(lengthy.c_str(), 1, lengthy.c_str()); }) == lengthy.substr(0, 1023), "a long text is cut");
 }
 

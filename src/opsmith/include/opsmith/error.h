@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <type_traits>
+#include <utility>
 
 namespace opsmith {
 
@@ -15,6 +16,14 @@ class Error : public std::exception {
   const char* what() const noexcept override { return text_; }
 
   void append(const char* part) noexcept { advance(std::snprintf(text_ + length_, room(), "%s", part)); }
+
+  // A std::string or std::string_view, as a native kernel has them, whose headers are not included for it.
+  template <class Text,
+            class = std::enable_if_t<std::is_convertible_v<decltype(std::declval<Text>().data()), const char*>>>
+  void append(const Text& part) noexcept {
+    const int most = part.size() < capacity ? static_cast<int>(part.size()) : capacity;
+    advance(std::snprintf(text_ + length_, room(), "%.*s", most, static_cast<const char*>(part.data())));
+  }
 
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   void append(Number part) noexcept {
