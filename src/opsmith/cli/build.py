@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opsmith.cli.completion import complete_path
+from opsmith.errors import DefinitionError
 
 if TYPE_CHECKING:
     from opsmith.build.builders import Built
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_WITHOUT_GPU = "torch sees no GPU here, and --arch says what to compile for without one: --arch 9.0"
 # The keys of opsmith.build.builders.BUILDERS, which takes too long to import for a help text.
 _BUILDERS = ("jit", "setuptools", "cmake")
 
@@ -65,7 +67,7 @@ def command(
         click.echo(json.dumps([_describe(item) for item in built], indent=2))
     else:
         for item in built:
-            _show(item)
+            _show(item, devices)
 
 
 def _devices(names: tuple[str, ...], archs: str | None, definitions: tuple[Definition, ...]) -> tuple[Device, ...]:
@@ -76,7 +78,12 @@ def _devices(names: tuple[str, ...], archs: str | None, definitions: tuple[Defin
     with_kernels = {device for definition in definitions for device in definition.kernels}
     if archs is not None and not names and "cuda" in with_kernels:
         chosen = tuple(dict.fromkeys((*chosen, "cuda")))
-    return tuple(device for device in chosen if device in with_kernels)
+    found = tuple(device for device in chosen if device in with_kernels)
+    if with_kernels and not found:
+        operators = ", ".join(definition.name for definition in definitions)
+        reason = f"--device has {', '.join(names)}" if names else _WITHOUT_GPU
+        raise DefinitionError(f"{operators}: there are kernels for {', '.join(sorted(with_kernels))} alone; {reason}")
+    return found
 
 
 def _describe(built: Built) -> dict[str, object]:
@@ -95,7 +102,7 @@ def _describe(built: Built) -> dict[str, object]:
     }
 
 
-def _show(built: Built) -> None:
+def _show(built: Built, requested: tuple[str, ...]) -> None:
     toolchain, target = built.prepared.toolchain, built.prepared.target
     tools = [f"{toolchain.host.kind} {toolchain.host.version}"]
     tools += [f"nvcc {toolchain.cuda.version}"] if toolchain.cuda else []
@@ -108,3 +115,6 @@ def _show(built: Built) -> None:
     oldest = ".".join(map(str, target.torch_target))
     where = " and ".join(built.prepared.plan.extension.devices)
     click.echo(f"  {built.library}    {size:.0f} KB, {where}, torch >= {oldest}, any Python")
+    with_kernels = {device for definition in built.group.definitions for device in definition.kernels}
+    if not requested and "cuda" in with_kernels - set(built.prepared.plan.extension.devices):
+        click.echo(f"  without the kernels for cuda: {_WITHOUT_GPU}")

@@ -114,7 +114,8 @@ def _load(definition: Definition, kernel: Kernel) -> Any:
             spec.loader.exec_module(loaded)
         except ModuleNotFoundError as error:
             del sys.modules[name]
-            raise ToolchainError(f"TRITON_INTERPRET=1: {file} cannot be imported: {error}") from error
+            needed = "; Triton's interpreter needs it: pip install numpy" if error.name == "numpy" else ""
+            raise ToolchainError(f"TRITON_INTERPRET=1: {file} cannot be imported: {error}{needed}") from error
         except BaseException:
             del sys.modules[name]
             raise

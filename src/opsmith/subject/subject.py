@@ -140,7 +140,10 @@ def subject_of(
     available = tuple(device for device in here if device in subject.devices)
     wanted = available if devices is None else tuple(devices)
     if missing := [device for device in wanted if device not in available]:
-        raise ArgumentError(f"{subject.name} cannot be checked on {', '.join(missing)}, only on {', '.join(available)}")
+        reason = "" if "cuda" in here or "cuda" not in missing else ": torch does not see a GPU"
+        raise ArgumentError(
+            f"{subject.name} cannot be checked on {', '.join(missing)}, only on {', '.join(available)}{reason}"
+        )
     dtypes = subject.dtypes or dtypes_of(cases)
     return replace(subject, examples=cases, devices=wanted, dtypes=dtypes)
 
