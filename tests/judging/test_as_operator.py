@@ -63,6 +63,21 @@ def test_a_graph_that_is_cut_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("asks all properties")
+def test_a_result_that_does_not_depend_on_every_input_keeps_its_graph(tmp_path: Path) -> None:
+    def shifted(x: Float[Tensor, "B N"], w: Float[Tensor, "N"]) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N"]]:
+        return x * w, x + 1
+
+    text = "def shifted(x, w):\n    return x * w, x + 1\n"
+    path = tmp_path / "candidate.py"
+    for cut in ("", ".detach()"):
+        path.write_text(text.replace("x + 1", f"(x + 1){cut}"))
+        task = replace(load_task(shifted, examples=EXAMPLES), trains=True)
+        part = judge(task, path, threads=1, time=False, seconds=12.0).as_operator
+        assert [charge.refusal for charge in part.charges] == ([Refusal.WRONG_GRADIENT] * len(part.charges))
+        assert bool(part.charges) == bool(cut)
+
+
+@pytest.mark.slow("asks all properties")
 def test_a_wrong_gradient_is_told(tmp_path: Path) -> None:
     text = """
 import torch

@@ -75,13 +75,30 @@ class remote_function:  # noqa: N801 -- it is called as a function
             done = cell.run([0], {"leaves": [list(one) for one in leaves], "wanted": list(wanted), "arriving": 1})
             if done.error is not None:
                 raise CellError(done.error)
-            if done.not_differentiable:
-                raise CandidateRaisedError(f"output {done.not_differentiable[0]} has no graph: it has lost its inputs")
+            if lost := set(done.not_differentiable):
+                if wrong := sorted(lost - self._constant(arguments, leaves)):
+                    raise CandidateRaisedError(f"output {wrong[0]} has no graph: it has lost its inputs")
+                kept = [(index, one) for index, one in zip(wanted, arriving, strict=True) if index not in lost]
+                if not kept:
+                    return [None] * len(leaves)
+                return self.backward(arguments, leaves, [index for index, _ in kept], [one for _, one in kept])
             given = cell.give([0])[0]
             found = [None if one is None else self.trial.plain([one])[0].to(cell.device) for one in given]
         except CellError as error:
             raise self._raised(error) from None
         return found
+
+    def _constant(self, arguments: Sequence[Any], leaves: Sequence[_Path]) -> set[int]:
+        """Return which results of the task's reference do not depend on some of its arguments."""
+        values = [list(one) if isinstance(one, list | tuple) else one for one in arguments]
+        for index, *inside in leaves:
+            holder: Any = values[index] if inside else values
+            place = inside[0] if inside else index
+            holder[place] = holder[place].detach().requires_grad_()
+        with torch.enable_grad():
+            found = self.trial.task.reference(*values)
+        results = found if isinstance(found, tuple | list) else (found,)
+        return {index for index, one in enumerate(results) if not one.requires_grad}
 
     def _raised(self, error: CellError) -> CandidateRaisedError:
         """Return what the candidate raised; raises CandidateEnded if it is not there any more."""
