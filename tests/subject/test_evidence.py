@@ -67,6 +67,7 @@ def _moved(function: Callable[[Tensor], Tensor], numbers: list[float], dtype: to
 def test_what_is_exact_is_not_rounded(dtype: torch.dtype, seed: int):
     assert _moved(lambda x: x + 0.5, [1.0, -2.5, 0.0], dtype, seed) == [False] * 3
     assert _moved(torch.tanh, [0.0], dtype, seed) == [False]
+    assert _moved(torch.square, [1.5, -3.0], dtype, seed) == [False] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -91,3 +92,17 @@ def test_a_jump_is_told_from_a_slope(dtype: torch.dtype):
     assert not bool(evidence.jumps[1].any())
     assert measured.spread[0].tolist() == [0, 0, 0]
     assert bool((measured.spread[1] > 0).all())
+
+
+def test_an_index_between_numbers_that_roundings_tell_apart_may_be_either():
+    """Of 300 calls: with two random roundings each, every fourth index would stay where it was."""
+
+    def nearest(values: Mapping[str, Any]) -> list[Tensor]:
+        return [(values["x"][:, None] - values["y"]).square().argmin(1)]
+
+    x = 1 + torch.rand(300, generator=torch.Generator().manual_seed(0)).bfloat16().double()
+    near, exact = torch.tensor([1e-9, 2e-9], dtype=torch.float64), torch.tensor([2.0, 2.0], dtype=torch.float64)
+    for y, may_move in ((near, True), (exact, False)):
+        evidence = Evidence(nearest, {"x": x.bfloat16(), "y": y.bfloat16()}, torch.bfloat16, 0)
+        (noise,) = evidence.measured_closely(evidence.measured(2), 4).noise
+        assert (noise > 0).tolist() == [may_move] * 300

@@ -30,6 +30,8 @@ _TRANSCENDENTAL = frozenset(
         *("gelu", "log_sigmoid_forward", "mish", "sigmoid", "silu", "softplus"),
     )
 )
+# Exponents whose powers are products, as square() has them; those of exact numbers can be exact.
+_PRODUCTS = (2, 3)
 _SUMS = frozenset(("add", "sub", "rsub"))
 
 Run = Callable[[Mapping[str, Any]], list[Tensor]]
@@ -78,10 +80,13 @@ class _Rounding(DispatchMode):
 
 def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
     """Return where a result is as short as an exact one, and is none: an addend was lost, or a function has saturated."""
+    if name == "pow" and not isinstance(args[1], Tensor) and args[1] in _PRODUCTS:
+        return False
     if name in _TRANSCENDENTAL and isinstance(args[0], Tensor):
         return args[0] != 0 if args[0].shape == result.shape else True
     if name in _SUMS:
-        one, other = args[:2]
-        lost: Tensor = (result.abs() == abs(one)) & (other != 0) | (result.abs() == abs(other)) & (one != 0)
+        size, (one, other) = result.abs(), (abs(args[0]), abs(args[1]))
+        # Smaller, because 1 - 2 loses nothing.
+        lost: Tensor = (size == one) & (other > 0) & (other < one) | (size == other) & (one > 0) & (one < other)
         return lost
     return False
