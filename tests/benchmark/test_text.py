@@ -44,6 +44,8 @@ float32, forward
   4096 x 4096   1.10 ms   0.82x [0.81, 0.83]   –               ▁▁▁▁▁  <1 %  launch *    2.10 MB
 
 – compiled (float32, B 4096, N 4096, forward): failed: RuntimeError: no
+– slower than eager (float32, B 4096, N 4096, forward): `opsmith profile` shows where the time of a call goes, and the
+  guide 'Make a kernel faster' what to try
 * opsmith: cached (float32, B 4096, N 4096, forward)
 ! other programs are running
 1.50x: 1.5 times as fast as that competitor; brackets: 95 % interval · repeated timings differed by 1.0 % · seed 0 · 12

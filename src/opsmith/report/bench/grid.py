@@ -21,6 +21,7 @@ __all__ = [
     "problem_text",
     "problems_of",
     "remarks_of",
+    "slower_words",
     "tables_of",
 ]
 
@@ -129,6 +130,27 @@ def remarks_of(timings: Iterable[Timing]) -> tuple[str, ...]:
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         remarks.append(f"{whose}{found[0][0]} ({cases[0]}{more})")
     return tuple(remarks)
+
+
+def slower_words(timings: Sequence[Timing]) -> str:
+    """Return where the operator is slower than a competitor, and where to look for the reason; "" if it is not."""
+    own = {(timing.dtype, timing.workload, timing.phase) for timing in timings if timing.is_own and timing.time}
+    slower = [
+        timing
+        for timing in timings
+        if timing.verdict is not None
+        and timing.verdict.kind == "slower"
+        and (timing.dtype, timing.workload, timing.phase) in own
+    ]
+    if not slower:
+        return ""
+    names = ", ".join(dict.fromkeys(timing.competitor for timing in slower))
+    cases = list(dict.fromkeys(map(_case, slower)))
+    more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+    return (
+        f"slower than {names} ({cases[0]}{more}): `opsmith profile` shows where the time of a call goes, and the guide "
+        "'Make a kernel faster' what to try"
+    )
 
 
 def noise_of(timings: Iterable[Timing]) -> tuple[float, float] | None:

@@ -20,6 +20,7 @@ from opsmith.report.bench.grid import (
     problem_text,
     problems_of,
     remarks_of,
+    slower_words,
     tables_of,
 )
 from opsmith.report.terminal import WIDTH, Cell, Style, aligned, bar, plain, width_of, wrapped
@@ -189,6 +190,8 @@ def _problems(report: BenchReport) -> Iterator[Cell]:
 
 
 def _remarks(report: BenchReport) -> Iterator[Cell]:
+    if words := slower_words(report.timings):
+        yield f"– {words}", "dim"
     for remark in remarks_of(report.timings):
         yield f"* {remark}", "dim"
     for warning in report.warnings:
