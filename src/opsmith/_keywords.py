@@ -111,7 +111,8 @@ def keywords_of(options: Callable[_P, _T], error: type[TypeError] = ArgumentType
             try:
                 bound = signature.bind(*positional, **keywords)
             except TypeError as reason:
-                raise error(f"{function.__name__}(): {reason}; options are keywords, such as {known[0]}=") from None
+                hint = f"; options are keywords, such as {known[0]}=" if "positional" in str(reason) else ""
+                raise error(f"{function.__name__}(): {reason}{hint}") from None
             bound.apply_defaults()
             values: Mapping[str, Any] = bound.arguments
             given = [values[name] for name in list(values)[:leading]]
