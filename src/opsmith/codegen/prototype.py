@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 
 from opsmith.codegen.cpp import SCALARS, comment, kernel_parameters
 from opsmith.codegen.structs import struct_definition
@@ -15,6 +16,8 @@ from opsmith.spec.signature import Kind, Parameter, Signature, Struct
 from opsmith.spec.triton import triton_prototype
 
 __all__ = ["find_prototype", "native_prototype", "prototype", "skeleton", "struct_definitions", "view_prototype"]
+
+_COLUMNS = 120  # of a skeleton's lines; the .clang-format of `opsmith new` has as many
 
 
 def prototype(definition: Definition, device: Device) -> str:
@@ -119,9 +122,16 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
         if (first := definition.doc.strip().partition("\n")[0]) != "":
             lines.append(comment(first))
         template, separator, rest = declaration.partition("> void ")
-        lines += [f"{template}>", f"void {rest} {{"] if separator else [f"{declaration} {{"]
+        lines += [f"{template}>"] if separator else []
+        lines += [*_head(f"void {rest}" if separator else declaration)]
         lines += [
-            f"  {comment(definition.signature.schema)}",
+            *textwrap.wrap(
+                comment(definition.signature.schema),
+                _COLUMNS,
+                initial_indent="  ",
+                subsequent_indent="  // ",
+                break_on_hyphens=False,
+            ),
             f'  fail("{definition.name} is not written yet");',
             "}",
             "",
@@ -129,6 +139,21 @@ def skeleton(definitions: list[Definition], device: Device) -> str:
         if namespace:
             lines += [f"}}  // namespace {namespace}", ""]
     return "\n".join(lines)
+
+
+def _head(declaration: str) -> Iterator[str]:
+    """Yield the first line of a function, or several with its parameters below one another, as clang-format has them."""
+    line, _, rest = declaration.partition("(")
+    line, column = f"{line}(", len(line) + 1
+    for index, word in enumerate(re.split(r"(?<=,) (?![^<]*>)", f"{rest} {{")):
+        if index == 0:
+            line += word
+        elif len(line) + 1 + len(word) <= _COLUMNS:
+            line += f" {word}"
+        else:
+            yield line
+            line = " " * column + word
+    yield line
 
 
 def _triton_skeleton(definitions: list[Definition]) -> str:
