@@ -59,6 +59,18 @@ def test_a_module_is_found_in_the_current_folder(tmp_path: Path, monkeypatch: py
     assert sys.path.count(str(tmp_path)) == 1
 
 
+def test_a_module_that_is_not_there_is_told_with_the_folder_that_was_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DefinitionError, match=f"^no module or folder not_here in {tmp_path}, and none is installed$"):
+        discover("not_here")
+    (tmp_path / "src" / "not_here").mkdir(parents=True)
+    with pytest.raises(DefinitionError, match=r"^no module or folder not_here; did you mean src/not_here\?$"):
+        discover("not_here")
+
+
 def test_a_file_whose_name_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.chdir(tmp_path)

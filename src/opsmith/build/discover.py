@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,20 @@ def import_named(name: str, path: str) -> Any:
         raise
     except ModuleNotFoundError as error:
         if error.name == name or (error.name and name.startswith(f"{error.name}.")):
-            raise DefinitionError(f"no module or folder {path}") from None
+            raise DefinitionError(f"no module or folder {path:.200}{_where(name)}") from None
         raise DefinitionError(f"{name} cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
         raise DefinitionError(f"{name} cannot be imported: {_told(error)}") from error
+
+
+def _where(name: str) -> str:
+    """Return where a module was looked for, or the folder that has it in a project that keeps packages in `src`."""
+    location = Path("src", *name.split("."))
+    with suppress(OSError):
+        if location.is_dir():
+            return f"; did you mean {location}?"
+        return f" in {Path.cwd()}, and none is installed"
+    return ""
 
 
 @contextmanager
