@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -40,3 +43,16 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(cli._cli, "main", fail)
     with pytest.raises(OSError, match="odd"):
         main(["doctor"])
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_half_imported_triton_is_collected_at_the_end(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """Without NumPy its interpreter fails to import, and `triton` is gone from sys.modules while its library is loaded."""
+    frozen = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    monkeypatch.delitem(sys.modules, "triton._C.libtriton", raising=False)
+    if there:
+        monkeypatch.setitem(sys.modules, "triton._C.libtriton", ModuleType("libtriton"))
+    cli._spare_last_collections()
+    assert bool(frozen) == (not there)

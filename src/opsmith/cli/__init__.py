@@ -111,7 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _spare_last_collections() -> None:
     """Keep Python from looking through all objects several times as it ends: with torch's that takes 0.3 s."""
-    if "triton" not in sys.modules:  # nanobind, which it is bound with, would take what is left for a leak, and say so
+    # nanobind, which Triton is bound with, would take what is left for a leak, and say so; also where the rest of
+    # Triton could not be imported.
+    if "triton._C.libtriton" not in sys.modules:
         gc.freeze()
 
 
