@@ -106,3 +106,18 @@ def test_an_index_between_numbers_that_roundings_tell_apart_may_be_either():
         evidence = Evidence(nearest, {"x": x.bfloat16(), "y": y.bfloat16()}, torch.bfloat16, 0)
         (noise,) = evidence.measured_closely(evidence.measured(2), 4).noise
         assert (noise > 0).tolist() == [may_move] * 300
+
+
+@pytest.mark.parametrize(
+    "total",
+    [lambda x: x.sum(), lambda x: x.mean() * x.numel(), lambda x: x @ torch.ones_like(x)],
+    ids=["sum", "mean", "dot"],
+)
+def test_a_sum_has_the_roundings_of_its_terms(total: Callable[[Tensor], Tensor]):
+    wide = {"x": torch.rand(400, generator=torch.Generator().manual_seed(1), dtype=torch.float64)}
+
+    def run(values: Mapping[str, Any]) -> list[Tensor]:
+        return [total(values["x"])]
+
+    exact, moved = run(wide)[0], rounded_at_random(run, wide, torch.float32, UP)[0]
+    assert 10 < float((moved / exact - 1) / torch.finfo(torch.float32).eps) < 20

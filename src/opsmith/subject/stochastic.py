@@ -7,6 +7,7 @@ exactly has no rounding and stays as it is: a tie of exact numbers is decided as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -59,10 +60,11 @@ class _Rounding(DispatchMode):
             # A view of what was rounded before is not a result of an operation.
             is_view = returned.alias_info is not None and not returned.alias_info.is_write
             if isinstance(one, Tensor) and one.dtype is torch.float64 and one.numel() > 0 and not is_view:
-                self._round(one, _is_absorbed(func.overloadpacket.__name__, one, args))
+                name = func.overloadpacket.__name__
+                self._round(one, _is_absorbed(name, one, args), _terms_of(name, one, args))
         return result
 
-    def _round(self, exact: Tensor, is_absorbed: Tensor | bool) -> None:
+    def _round(self, exact: Tensor, is_absorbed: Tensor | bool, terms: int) -> None:
         # float64 has no wider type: what needs few digits has most likely been computed without a rounding.
         few = torch.float32 if self._dtype is torch.float64 else self._dtype
         inexact = (exact.to(few).to(torch.float64) != exact) | is_absorbed
@@ -72,10 +74,20 @@ class _Rounding(DispatchMode):
             signs = torch.full_like(exact, 1.0 if self._seed == UP else -1.0) * exact.sign()
         else:
             signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
-        eps = torch.finfo(self._dtype).eps
+        # A sum of n terms, which a kernel may add in any order, has some sqrt(n) roundings.
+        eps = torch.finfo(self._dtype).eps * math.sqrt(terms)
         # More than a half, so that a short number moves too.
         moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else 0.75 * eps))
         exact.copy_(torch.where(inexact, moved.to(self._dtype).to(torch.float64), exact))
+
+
+def _terms_of(name: str, result: Tensor, args: Any) -> int:
+    """Return how many terms each element of a result is the sum of, for the functions in which that matters most."""
+    if name in ("sum", "mean") and isinstance(args[0], Tensor):
+        return max(1, int(args[0].numel()) // result.numel())
+    if name in ("mm", "bmm", "mv", "dot"):
+        return max(1, int(args[0].shape[-1]))
+    return 1
 
 
 def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
