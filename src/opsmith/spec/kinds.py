@@ -84,7 +84,7 @@ def read_kind(where: str, annotation: Any) -> tuple[Kind, TensorType | None]:
 
 def _instead_of(annotation: Any, origin: Any, arguments: tuple[Any, ...]) -> str:
     """Return what to write for an annotation that people try; "" where nothing but the list of all helps."""
-    if isinstance(annotation, type):
+    if isinstance(annotation, type) and origin is None:
         return _instead_of_class(annotation)
     if origin in (typing.Union, types.UnionType):
         return _instead_of_union([argument for argument in arguments if argument is not type(None)])
