@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from opsmith._printable import printable
 from opsmith.judging.memory import Area, read_tensor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign
+from opsmith.judging.scaled import bytes_of
 
 __all__ = ["Batch", "CellError", "Returned", "charge_of", "charge_of_cache", "returned", "signs_of"]
 
@@ -25,6 +26,8 @@ class CellError(Exception):
         self.charge = charge
 
 
+# The reasons that its process may name itself, since what opens a candidate runs there (see `OpeningError`).
+_TOLD = {str(one): one for one in (Refusal.NOT_LOADED, Refusal.MISSING_PARAMETERS)}
 # How PyTorch begins what CUDA reports: the GPU does not work in that process any more.
 _GPU_FAULT = "CUDA error: "
 # A line of a traceback in one of the candidate's files.
@@ -57,11 +60,11 @@ def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
     """Return the charge for an answer that tells an error."""
     if "error" not in found:
         return None
-    name, message = str(found["error"])[:100], str(found.get("message", ""))[:2000]
+    name, message = _words(found["error"], 100), _words(found.get("message", ""), 2000)
     if name == "MemoryError" or "can't allocate memory" in message or name == "OutOfMemoryError":
         return Charge(Refusal.OVER_MEMORY, f"{name}: {message}")
-    with suppress(ValueError):
-        return Charge(Refusal(found.get("refusal", "")), message)
+    if (named := _TOLD.get(str(found.get("refusal", "")))) is not None:
+        return Charge(named, message)
     places = _PLACE.findall(str(found.get("trace", "")))
     at = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
     if otherwise is Refusal.RAISED and message.startswith(_GPU_FAULT):
@@ -69,8 +72,13 @@ def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
     return Charge(otherwise, f"{name}: {message}{at}")
 
 
+def _words(found: object, most: int) -> str:
+    """Return a candidate's own words, fit for files and terminals."""
+    return printable(str(found)[:most], lines=True)
+
+
 def _sign(name: object, message: object, line: object) -> Sign:
-    what = f"{str(name)[:60]} ({str(message)[:200]})"
+    what = f"{_words(name, 60)} ({_words(message, 200)})"
     text = f"{what} is raised in a call and caught there: what does the work is something else"
     return Sign("falls back", text, line if type(line) is int else None)
 
@@ -87,19 +95,26 @@ def returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
     """Return the results of some calls from their descriptions; raises CellError for what is not one."""
     if not isinstance(found, list) or len(found) != count:
         raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
+    left = area.size  # results do not overlap, so that together they are no larger than the memory for them
+    every: list[list[Returned | None]] = []
     try:
-        return [[_one(item, area) for item in call] for call in found]
+        for call in found:
+            every.append([])
+            for item in call:
+                every[-1].append(one := _one(item, area, left))
+                left -= 0 if one is None or one.tensor is None else bytes_of(one.tensor)
     except (ValueError, TypeError) as error:
         raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"its process gave {error}")) from None
+    return every
 
 
-def _one(described: Any, area: Area) -> Returned | None:
+def _one(described: Any, area: Area, most_bytes: int) -> Returned | None:
     if described is None:
         return None
     if isinstance(described, dict) and "odd" in described:
-        return Returned(None, str(described["odd"])[:100])
+        return Returned(None, _words(described["odd"], 100))
     shares = described.get("shares", []) if isinstance(described, dict) else []
-    return Returned(read_tensor(described, area), "", tuple(one for one in shares if type(one) is int))
+    return Returned(read_tensor(described, area, most_bytes), "", tuple(one for one in shares if type(one) is int))
 
 
 def signs_of(found: Mapping[str, Any]) -> tuple[Sign, ...]:

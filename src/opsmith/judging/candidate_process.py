@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -13,14 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from opsmith._printable import printable
 from opsmith.judging.answers import CellError
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.messages import MessageError, receive, send
-from opsmith.judging.processes import disk_bytes, family, memory_bytes
+from opsmith.judging.processes import family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Walls
+from opsmith.judging.scratch import nameless_bytes, remove_folder, written_to
 
 __all__ = ["CandidateProcess"]
 
@@ -32,7 +33,8 @@ _TAIL_BYTES = 3000
 class CandidateProcess:
     """A candidate's process with the folder of its files; `shared_bytes` is the judge's memory that it has mapped too.
 
-    `copied_bytes` are the judge's on a GPU beside that, see `scaled.Inputs`.
+    `shared_files` are that memory's files, by device and number. `copied_bytes` are the judge's on a GPU beside that, see
+    `scaled.Inputs`.
 
     It starts while the judge does something else, until `wait_until_ready`. Whatever it answers is a dictionary of plain
     data, and nothing in that is believed here but the message's number.
@@ -43,6 +45,8 @@ class CandidateProcess:
         self.device, self.limits, self.walls = device, limits, Walls()
         self.folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
         self.shared_bytes, self.copied_bytes = 0, 0
+        self.shared_files: set[tuple[int, int]] = set()
+        self._looked_s = time.monotonic()
         self._number = 0
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
@@ -73,6 +77,8 @@ class CandidateProcess:
 
     def ask(self, do: str, patience_s: float, descriptors: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
         """Return the answer to a message; raises CellError for a process that ends, hangs or takes too much."""
+        if do != "run" and time.monotonic() - self._looked_s > _TICK_S:  # between what is timed
+            self.hold_to_limits()
         self._number += 1
         try:
             send(self._link, {"number": self._number, "do": do, **more}, descriptors)
@@ -108,13 +114,17 @@ class CandidateProcess:
 
     def _excess(self) -> Charge | None:
         """Return the charge for a process that has taken more than it may."""
+        self._looked_s = time.monotonic()
         limits, members = self.limits, family(self.pid)
-        taken = sum(map(memory_bytes, members)) - self.shared_bytes
+        nameless = nameless_bytes(members, self.shared_files)
+        taken = sum(map(memory_bytes, members)) + nameless - self.shared_bytes
         if taken > limits.memory_bytes:
             return _over(f"it took {taken >> 20} MiB, and may take {limits.memory_bytes >> 20}")
-        written = disk_bytes(self.folder)
-        if written > limits.disk_bytes:
-            return _over(f"it wrote {written >> 20} MiB to files, and may write {limits.disk_bytes >> 20}")
+        written = written_to(self.folder)
+        if written.nbytes > limits.disk_bytes:
+            return _over(f"it wrote {written.nbytes >> 20} MiB to files, and may write {limits.disk_bytes >> 20}")
+        if written.uncounted:
+            return _over(f"it made {written.uncounted}")
         if len(members) > limits.processes:
             return _over(f"it started {len(members)} processes, and may have {limits.processes}")
         return self._gpu.excess(self.shared_bytes + self.copied_bytes) if self._gpu is not None else None
@@ -130,13 +140,14 @@ class CandidateProcess:
         tail = self._printed()
         last = f": {tail.splitlines()[-1][:200]}" if tail else ""
         if status < 0:
-            return Charge(Refusal.CRASHED, f"its process was ended by {signal.Signals(-status).name}{last}")
+            return Charge(Refusal.CRASHED, f"its process was ended by {_signal_name(-status)}{last}")
         return Charge(Refusal.CRASHED, f"its process ended with status {status}{last}")
 
     def _printed(self) -> str:
         """Return the end of what the process has printed."""
-        with suppress(OSError):
-            return (self.folder / "output").read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+        with suppress(OSError), (self.folder / "output").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return printable(file.read(_TAIL_BYTES).decode(errors="replace").strip(), lines=True)
         return ""
 
     def kill(self) -> None:
@@ -153,7 +164,14 @@ class CandidateProcess:
         """End the process and remove its files."""
         self.kill()
         self._output.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_folder(self.folder)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # those of real time have no names
+        return f"signal {number}"
 
 
 def _over(text: str) -> Charge:

@@ -5,6 +5,7 @@ The judge believes two things of what happens there: the bytes of results that a
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.checker.memory.available import available_memory_bytes
 from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, returned, signs_of
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.candidate_process import CandidateProcess
@@ -26,6 +28,7 @@ from opsmith.judging.scaled import bytes_of
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
 _MOST_PATIENCE = 4
+_TIMES_RESULTS = 3
 _LEAST_BYTES = 1 << 20
 
 
@@ -163,8 +166,10 @@ class Cell:
         found = self.process.ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
         needs = found.get("needs")
         if type(needs) is int:
-            if not 0 < needs <= self.limits.memory_bytes:
-                raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes"))
+            # They are copied, and lie in memory twice.
+            most = min(self.limits.memory_bytes, (available_memory_bytes("cpu") or 1 << 62) // _TIMES_RESULTS)
+            if not 0 < needs <= most:
+                raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes, and may take {most}"))
             area = self._area("results", needs + 4096)
             found = self.process.ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
         if (charge := charge_of(found, Refusal.RAISED)) is not None:
@@ -179,7 +184,7 @@ class Cell:
         """Return the names of the candidate's files that are not as they were copied."""
         assert self.candidate is not None
         folder = self.process.folder / "candidate"
-        return [name for name, content in self.candidate.text.items() if _content(folder / name) != content]
+        return [name for name, content in self.candidate.text.items() if _differs(folder / name, content)]
 
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
@@ -206,6 +211,7 @@ class Cell:
                 area.close()
             area = self._areas[name] = Area(max(size + size // 4, 1 << 16))
             self.process.shared_bytes = sum(one.size for one in self._areas.values())
+            self.process.shared_files = {one.file for one in self._areas.values()}
             self.process.ask("map", self.limits.call_s, (area.descriptor,), name=name, size=area.size)
         return area
 
@@ -220,8 +226,10 @@ class Cell:
             area.close()
 
 
-def _content(path: Path) -> bytes | None:
+def _differs(path: Path, content: bytes) -> bool:
+    """Whether a file has another content; what is not a file of that size is not read, as it may have no end."""
     try:
-        return path.read_bytes()
+        found = path.lstat()
+        return not stat.S_ISREG(found.st_mode) or found.st_size != len(content) or path.read_bytes() != content
     except OSError:
-        return None
+        return True

@@ -42,6 +42,12 @@ class Area:
         self.memory = mmap.mmap(descriptor, self.size)
         self.bytes = torch.frombuffer(self.memory, dtype=torch.uint8)
 
+    @property
+    def file(self) -> tuple[int, int]:
+        """The file that it is, by device and number."""
+        found = os.fstat(self.descriptor)
+        return found.st_dev, found.st_ino
+
     def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
         """Return elements from a byte on as a tensor of one dimension, with a storage of its own."""
         return torch.frombuffer(self.memory, dtype=dtype, count=count, offset=at)
@@ -122,10 +128,10 @@ def view_of(described: Any, area: Parts, device: str) -> Any:
     return part.as_strided(shape, strides, part.storage_offset())
 
 
-def read_tensor(described: Any, area: Area) -> Tensor:
+def read_tensor(described: Any, area: Area, most_bytes: int | None = None) -> Tensor:
     """Return a copy of a tensor that another process describes, which lies in an area without gaps.
 
-    Raises ValueError for a description that is not one, or of what lies elsewhere.
+    Raises ValueError for a description that is not one, of what lies elsewhere, or of more than `most_bytes`.
     """
     if not isinstance(described, dict):
         raise ValueError("a result that is not described")
@@ -137,9 +143,14 @@ def read_tensor(described: Any, area: Area) -> Tensor:
         count *= size
     if not 0 <= at <= area.size - count * dtype.itemsize:
         raise ValueError("a result that lies outside of the memory for it")
+    if most_bytes is not None and count * dtype.itemsize > most_bytes:
+        raise ValueError("results that overlap")
     # A copy first: what is read twice may have changed between.
     copied = area.bytes[at : at + count * dtype.itemsize].clone()
-    return copied.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+    try:
+        return copied.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+    except RuntimeError as error:
+        raise ValueError(f"a result that no tensor can be ({error})") from None
 
 
 def _are_sizes(shape: Any) -> TypeGuard[list[int]]:

@@ -31,9 +31,13 @@ def send(link: socket.socket, message: dict[str, Any], descriptors: tuple[int, .
     link.sendall(packed)
 
 
-def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return one message and the descriptors that came with it; raises EOFError at the end, and MessageError."""
-    head, rights, _, _ = link.recvmsg(_LENGTH.size, socket.CMSG_SPACE(4 * array.array("i").itemsize))
+def receive(link: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, Any], list[int]]:
+    """Return one message and the descriptors that came with it; raises EOFError at the end, and MessageError.
+
+    Where more descriptors come than are wanted, Linux closes them: they would fill this process's table.
+    """
+    room = socket.CMSG_SPACE(most_descriptors * array.array("i").itemsize) if most_descriptors else 0
+    head, rights, _, _ = link.recvmsg(_LENGTH.size, room)
     descriptors: list[int] = []
     for level, kind, content in rights:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -48,7 +52,7 @@ def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]]:
         raise MessageError(f"a message of {length} bytes")
     try:
         message = json.loads(_exactly(link, length))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MessageError(f"a message that is not JSON: {error}") from None
     if not isinstance(message, dict):
         raise MessageError(f"a message that is a {type(message).__name__}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["cpu_s", "disk_bytes", "family", "is_running", "memory_bytes"]
+__all__ = ["cpu_s", "family", "is_running", "memory_bytes"]
 
 _PAGE = 4096
 _SCHEDULER_CLOCK = 2
@@ -42,16 +41,6 @@ def is_running(pid: int) -> bool:
                 if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
                     return True
     return False
-
-
-def disk_bytes(folder: Path) -> int:
-    """Return the bytes of the files in a folder, at any depth."""
-    total = 0
-    for root, _, names in os.walk(folder, onerror=None):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512  # noqa: PTH118 -- many files
-    return total
 
 
 def cpu_s(pids: list[int]) -> float:

@@ -49,7 +49,7 @@ def _serve(link: socket.socket, calls: Any) -> None:
     say, hear = send, receive
     while True:
         try:
-            message, descriptors = hear(link)
+            message, descriptors = hear(link, 1)
         except EOFError:
             return
         number = message.pop("number")

@@ -6,8 +6,9 @@ import ctypes
 import os
 import platform
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-__all__ = ["DENIED", "call", "is_known_machine", "prctl", "socket_number"]
+__all__ = ["DENIED", "Filtered", "call", "filtered_numbers", "is_known_machine", "prctl"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -30,10 +31,21 @@ _AARCH64 = {
     "finit_module": 273, "delete_module": 106, "reboot": 142, "swapon": 224, "swapoff": 225, "settimeofday": 170,
     "clock_settime": 112, "adjtimex": 171, "clock_adjtime": 266,
 }  # fmt: skip
-# The numbers, that of `socket`, and the machine's name in a filter (AUDIT_ARCH_...).
-_MACHINES: Mapping[str, tuple[Mapping[str, int], int, int]] = {
-    "x86_64": (_X86_64, 41, 0xC000003E),
-    "aarch64": (_AARCH64, 198, 0xC00000B7),
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Calls that are filtered by more than their number, and the machine's name in a filter (AUDIT_ARCH_...)."""
+
+    socket: int
+    clone: int
+    clone3: int
+    machine: int
+
+
+_MACHINES: Mapping[str, tuple[Mapping[str, int], Filtered]] = {
+    "x86_64": (_X86_64, Filtered(41, 56, 435, 0xC000003E)),
+    "aarch64": (_AARCH64, Filtered(198, 220, 435, 0xC00000B7)),
 }
 _machine = _MACHINES.get(platform.machine())
 DENIED: tuple[int, ...] = tuple(sorted(_machine[0].values())) if _machine else ()
@@ -44,10 +56,10 @@ def is_known_machine() -> bool:
     return _machine is not None
 
 
-def socket_number() -> tuple[int, int]:
-    """Return the number of `socket`, and the machine's name in a filter."""
+def filtered_numbers() -> Filtered:
+    """Return the numbers of this machine, which is a known one."""
     assert _machine is not None
-    return _machine[1], _machine[2]
+    return _machine[1]
 
 
 def call(number: int, *arguments: object) -> int:

@@ -12,14 +12,15 @@ import resource
 import signal
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.judging.inside.system_calls import DENIED, call, is_known_machine, prctl, socket_number
+from opsmith.judging.inside.system_calls import DENIED, call, filtered_numbers, is_known_machine, prctl
 
 __all__ = ["Fence", "Raised", "raise_walls"]
 
-_NO_NEW_PRIVILEGES, _DEATH_SIGNAL, _SECCOMP, _DROP_CAPABILITY = 38, 1, 22, 24
+_NO_NEW_PRIVILEGES, _DEATH_SIGNAL, _SECCOMP, _DROP_CAPABILITY, _CHILD_SUBREAPER = 38, 1, 22, 24, 36
 _MOST_FILE_BYTES = 8 << 30
 _MOST_PROCESSES = 4096
 
@@ -45,6 +46,10 @@ def raise_walls(fence: Fence) -> Raised:
     """Shut this process in. It forks on the way: what returns is the child, alone in its namespace of processes."""
     raised = Raised()
     prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    # Who has lost a parent becomes a child of this process, and ends with it.
+    prctl(_CHILD_SUBREAPER, 1)
+    with suppress(OSError):  # where memory runs out, the candidate goes first, and not the judge
+        Path("/proc/self/oom_score_adj").write_text("1000")
     prctl(_NO_NEW_PRIVILEGES, 1)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("limits of memory, files and processes", lambda: _limit(fence)),
@@ -138,6 +143,8 @@ def _end_as(status: int) -> None:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
+# All flags of `clone` that make one (CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET).
+_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _UNSHARE, _MOUNT = (272, 165) if os.uname().machine == "x86_64" else (97, 40)
 
 # Landlock, see `man 7 landlock`. Rights by the version of its interface that brought them.
@@ -192,16 +199,27 @@ def _drop_capabilities() -> None:
 def _filter() -> None:
     if not is_known_machine():
         raise OSError(0, "the numbers of this machine's calls are not known")
-    sock, machine = socket_number()
-    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06
-    allow, refuse, kill = 0x7FFF0000, 0x00050000 | 1, 0x80000000  # EPERM
-    program = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, kill), (load, 0, 0, 0)]
+    numbers = filtered_numbers()
+    load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06
+    allow, refuse, lack, kill = 0x7FFF0000, 0x00050000 | 1, 0x00050000 | 38, 0x80000000  # EPERM, ENOSYS
+    program = [(load, 0, 0, 4), (equal, 1, 0, numbers.machine), (give, 0, 0, kill), (load, 0, 0, 0)]
     # Calls with another width of pointers have numbers from here on.
     program += [(at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in DENIED:
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
+    # No namespaces but those it has, by the first argument. That of `clone3` lies in memory, which no filter reads: without
+    # it the C library uses `clone`.
+    program += [(equal, 0, 1, numbers.clone3), (give, 0, 0, lack)]
+    program += [(equal, 0, 4, numbers.clone), (load, 0, 0, 16), (any_of, 0, 1, _NAMESPACES), (give, 0, 0, refuse)]
+    program += [(give, 0, 0, allow)]
     # Only sockets of AF_UNIX, the first argument.
-    program += [(equal, 0, 3, sock), (load, 0, 0, 16), (equal, 1, 0, 1), (give, 0, 0, refuse), (give, 0, 0, allow)]
+    program += [
+        (equal, 0, 3, numbers.socket),
+        (load, 0, 0, 16),
+        (equal, 1, 0, 1),
+        (give, 0, 0, refuse),
+        (give, 0, 0, allow),
+    ]
     packed = b"".join(struct.pack("HBBI", *one) for one in program)
     kept = ctypes.create_string_buffer(packed, len(packed))
     head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(kept))
