@@ -6,12 +6,13 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from opsmith.judging.answers import CellError, charge_of, charge_of_cache, returned, signs_of
+from opsmith.judging.answers import CellError, charge_of, charge_of_cache, place_of, returned, signs_of
 from opsmith.judging.memory import Area, read_tensor
 from opsmith.judging.messages import MessageError, receive, send
 from opsmith.judging.refusals import Refusal
@@ -36,6 +37,7 @@ def test_a_described_tensor_is_copied() -> None:
         {"at": "0"},
         {"at": True},
         {"shape": [1 << 40, 1 << 40]},
+        {"shape": [1 << 47, 1 << 47, 0]},
         {"shape": [-2, -2]},
         {"shape": [1] * 100},
         {"shape": 4},
@@ -67,6 +69,16 @@ def test_a_refusal_that_does_not_exist_is_the_usual_one() -> None:
     assert known is not None
     assert known.refusal is Refusal.MISSING_PARAMETERS
     assert charge_of({}, Refusal.RAISED) is None
+    # The task's are not for its process to tell.
+    other = charge_of({"error": "Error", "message": "no", "refusal": "degenerate task"}, Refusal.RAISED)
+    assert other is not None
+    assert other.refusal is Refusal.RAISED
+
+
+def test_words_of_a_candidate_are_fit_for_files_and_terminals() -> None:
+    charge = charge_of({"error": "\x1b[2J", "message": "\ud800 on\ntwo lines"}, Refusal.RAISED)
+    assert charge is not None
+    assert charge.message == r"\x1b[2J: \ud800 on" + "\ntwo lines"
 
 
 def test_claims_of_the_wrong_type_are_nothing() -> None:
@@ -93,7 +105,7 @@ def link() -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_messages_cross_with_descriptors(link: tuple[socket.socket, socket.socket]) -> None:
     area = Area(4096)
     send(link[0], {"number": 1, "nan": float("inf")}, (area.descriptor,))
-    message, descriptors = receive(link[1])
+    message, descriptors = receive(link[1], 1)
     assert message["number"] == 1
     area.bytes[7] = 9
     same = Area(4096, descriptors[0])
@@ -102,12 +114,50 @@ def test_messages_cross_with_descriptors(link: tuple[socket.socket, socket.socke
 
 
 @pytest.mark.parametrize(
-    "sent", [struct.pack("<I", 1 << 31), struct.pack("<I", 2) + b"{x", struct.pack("<I", 1) + b"3"], ids=str
+    "sent",
+    [
+        struct.pack("<I", 1 << 31),
+        struct.pack("<I", 2) + b"{x",
+        struct.pack("<I", 1) + b"3",
+        struct.pack("<I", 200_000) + b"[" * 200_000,
+    ],
+    ids=["too long", "no JSON", "no dictionary", "too deep"],
 )
 def test_what_is_not_a_message_is_refused(sent: bytes, link: tuple[socket.socket, socket.socket]) -> None:
+    link[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     link[0].sendall(sent)
     with pytest.raises(MessageError):
         receive(link[1])
+
+
+def test_descriptors_that_nobody_wants_do_not_stay_open(link: tuple[socket.socket, socket.socket]) -> None:
+    before = _opened()
+    send(link[0], {"number": 1}, (0, 0, 0, 0))
+    assert receive(link[1]) == ({"number": 1}, [])
+    assert _opened() == before
+
+
+def _opened() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_results_that_overlap_are_refused() -> None:
+    area = Area(4096)
+    whole = {"at": 0, "shape": [area.size], "dtype": "uint8"}
+    assert len(returned([[whole]], area, 1)) == 1
+    with pytest.raises(CellError, match="overlap"):
+        returned([[whole, {**whole, "shape": [1]}]], area, 1)
+
+
+@pytest.mark.parametrize("found", [None, "here", -1.5, ["here"], [1, None], True], ids=str)
+def test_a_place_that_is_not_one_is_refused(found: Any) -> None:
+    with pytest.raises(ValueError, match="place"):
+        place_of(found)
+
+
+def test_a_place_has_strides_where_a_result_is_not_dense() -> None:
+    assert place_of(4096) == (4096, None)
+    assert place_of([4096, 1, 4]) == (4096, [1, 4])
 
 
 def test_a_message_that_is_cut_off_is_an_end(link: tuple[socket.socket, socket.socket]) -> None:

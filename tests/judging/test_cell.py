@@ -12,34 +12,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from judging_kit.cells import answer, cell_of
 
-from opsmith.judging.candidate import Candidate, Entry
-from opsmith.judging.cell import Cell, CellError, Limits
+from opsmith.judging.cell import Cell, CellError
 from opsmith.judging.gpu_memory import GpuMemory
+from opsmith.judging.inside.system_calls import filtered_numbers
 from opsmith.judging.processes import family
 from opsmith.judging.refusals import Refusal
 
-ENTRY = Entry(("f",), "arguments", ("x",))
 _NO_WALLS = "this machine does not have the wall"
-
-
-def cell_of(text: str, **limits: float) -> Cell:
-    """Return a cell with the candidate opened."""
-    path = Path("candidate.py")
-    cell = Cell(Candidate(path, path.name, {path.name: text.encode()}), "cpu", Limits(**{"call_s": 5.0, **limits}))  # type: ignore[arg-type]
-    cell.open(ENTRY)
-    return cell
-
-
-def answer(cell: Cell, x: torch.Tensor) -> torch.Tensor:
-    cell.load([[x]])
-    done = cell.run([0])
-    if done.error is not None:
-        raise CellError(done.error)
-    (one,) = cell.give([0])[0]
-    assert one is not None
-    assert one.tensor is not None
-    return one.tensor
 
 
 @pytest.mark.parametrize(
@@ -116,6 +97,8 @@ FORBIDDEN = {
     "tracing": "check(libc.ptrace(0, 0, 0, 0))",
     "another process's memory": "check(libc.process_vm_readv({judge}, 0, 0, 0, 0, 0))",
     "a namespace of users": "check(libc.unshare(0x10000000))",
+    "a child in a namespace of users": "check(libc.syscall({clone}, 0x10000000 | 17, 0, 0, 0, 0))",
+    "a child in ways that no filter reads": "check(libc.syscall(435, 0, 0))",
 }
 
 
@@ -123,7 +106,7 @@ FORBIDDEN = {
 def test_walls_stop(name: str, walled: Cell, tmp_path: Path) -> None:
     if walled.walls.missing:
         pytest.skip(f"{_NO_WALLS}: {walled.walls.missing[0]}")
-    attempt = FORBIDDEN[name].format(outside=str(tmp_path / "made"), judge=os.getpid())
+    attempt = FORBIDDEN[name].format(outside=str(tmp_path / "made"), judge=os.getpid(), clone=filtered_numbers().clone)
     assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [1]
     assert not (tmp_path / "made").exists()
 
@@ -199,6 +182,48 @@ def f(x):
         answer(cell, torch.zeros(1))
     assert refused.value.charge.refusal is Refusal.OVER_MEMORY
     assert "to files" in refused.value.charge.message
+
+
+def test_files_without_a_name_are_bounded() -> None:
+    text = """
+import os
+kept = []
+def f(x):
+    kept.append(os.memfd_create("memory"))
+    for _ in range(64): os.write(kept[0], bytes(8 << 20))
+    return x
+"""
+    with cell_of(text, memory_bytes=700 << 20) as cell, pytest.raises(CellError) as refused:
+        answer(cell, torch.zeros(1))
+        time.sleep(0.2)
+        answer(cell, torch.zeros(1))
+    assert refused.value.charge.refusal is Refusal.OVER_MEMORY
+
+
+def test_who_has_lost_a_parent_ends_too() -> None:
+    text = """
+import os, time, torch
+def f(x):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0: time.sleep(600)
+        os._exit(0)
+    os.wait()
+    return x
+"""
+    with cell_of(text) as cell:
+        answer(cell, torch.zeros(1))
+        members = family(cell.pid)
+        own = 1 + any("namespaces" in one for one in cell.walls.in_force)
+        assert len(members) == own + 1
+    until_s = time.monotonic() + 5
+    while any(map(_is_there, members)) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert not any(map(_is_there, members))
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def test_a_gpu_is_watched_while_a_call_goes_on() -> None:

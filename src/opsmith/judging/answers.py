@@ -15,7 +15,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign
 from opsmith.judging.scaled import bytes_of
 
-__all__ = ["Batch", "CellError", "Returned", "charge_of", "charge_of_cache", "returned", "signs_of"]
+__all__ = ["Batch", "CellError", "Returned", "charge_of", "charge_of_cache", "place_of", "returned", "signs_of"]
 
 
 class CellError(Exception):
@@ -49,11 +49,15 @@ class Returned:
 
 @dataclass(frozen=True)
 class Batch:
-    """Calls that were made in one go: `wall_s` by the judge's clock from the order to the answer, `error` if one raised."""
+    """Calls that were made in one go: `wall_s` by the judge's clock from the order to the answer, `error` if one raised.
+
+    `places` are where the results of each lie, as its process says, where it was asked for that.
+    """
 
     wall_s: float
     error: Charge | None = None
     not_differentiable: tuple[int, ...] = ()
+    places: Any = None
 
 
 def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
@@ -89,6 +93,14 @@ def charge_of_cache(found: Mapping[str, Any]) -> Charge | None:
     if type(size) is not int or size <= 0:
         return None
     return Charge(Refusal.CACHE_CONTROL, f"it sets {size >> 10} KiB of the second-level cache aside")
+
+
+def place_of(found: Any) -> tuple[int, list[int] | None]:
+    """Return where a result lies: its address, and its strides where it is not dense; raises ValueError for what is not."""
+    address, *strides = found if isinstance(found, list) else [found]
+    if type(address) is not int or not all(type(one) is int for one in strides):
+        raise ValueError("a place that is not one")
+    return address, strides if isinstance(found, list) else None
 
 
 def returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:

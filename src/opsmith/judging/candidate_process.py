@@ -22,6 +22,7 @@ from opsmith.judging.processes import family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Walls
 from opsmith.judging.scratch import nameless_bytes, remove_folder, written_to
+from opsmith.judging.standstill import OtherMemory, Standstill
 
 __all__ = ["CandidateProcess"]
 
@@ -51,6 +52,8 @@ class CandidateProcess:
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
         self._process, self._link = start_process(self.folder, candidate, device, limits, self._output)
+        self.standstill = Standstill(self.pid)
+        self.memory: OtherMemory | None = None
 
     def wait_until_ready(self) -> None:
         """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
@@ -61,9 +64,15 @@ class CandidateProcess:
                 raise
             allowed = f"the {self.limits.memory_bytes >> 20} MiB that a candidate may take"
             raise CellError(_over(f"PyTorch alone does not fit into {allowed}: allow more (--memory-gib)")) from None
-        self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(map(str, found.get("missing", ()))))
+        missing = list(map(str, found.get("missing", ())))
         if self.device == "cuda":
             self._gpu = GpuMemory(self.limits.gpu_bytes)
+        else:
+            try:
+                self.memory = OtherMemory(family(self.pid)[-1])
+            except OSError as error:
+                missing.append(f"results that are read where they lie, and not as they are given ({error.strerror})")
+        self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(missing))
 
     @property
     def pid(self) -> int:
@@ -76,7 +85,12 @@ class CandidateProcess:
         return self._process.poll() is None and self._link.fileno() >= 0
 
     def ask(self, do: str, patience_s: float, descriptors: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
-        """Return the answer to a message; raises CellError for a process that ends, hangs or takes too much."""
+        """Return the answer to a message; raises CellError for a process that ends, hangs or takes too much.
+
+        A process that stands still goes on.
+        """
+        if do != "run":  # which is short: it is there when the process goes on
+            self.standstill.end()
         if do != "run" and time.monotonic() - self._looked_s > _TICK_S:  # between what is timed
             self.hold_to_limits()
         self._number += 1
@@ -84,7 +98,20 @@ class CandidateProcess:
             send(self._link, {"number": self._number, "do": do, **more}, descriptors)
         except OSError:
             raise CellError(self._end()) from None
+        self.standstill.end()
         return self._answer(self._number, patience_s)
+
+    def stand_still(self) -> None:
+        """Stop the process and all that it has started until it is asked again; raises CellError if they do not stop."""
+        if not self.standstill.begin():
+            self.kill()
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its processes do not stop when they have to"))
+
+    def go_on_for(self, seconds: float) -> None:
+        """Let a process that stands still go on for a while."""
+        self.standstill.end()
+        time.sleep(seconds)
+        self.stand_still()
 
     def hold_to_limits(self) -> None:
         """Raise CellError, and end the process, where it has taken more than it may."""
@@ -163,6 +190,8 @@ class CandidateProcess:
     def close(self) -> None:
         """End the process and remove its files."""
         self.kill()
+        if self.memory is not None:
+            self.memory.close()
         self._output.close()
         remove_folder(self.folder)
 

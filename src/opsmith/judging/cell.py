@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.memory.available import available_memory_bytes
-from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, returned, signs_of
+from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, place_of, returned, signs_of
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.launch import Limits
@@ -49,8 +49,9 @@ class Cell:
         self.candidate, self.device, self.limits = candidate, device, limits or Limits()
         self._areas: dict[str, Area] = {}
         self._is_new = True
+        self._image = torch.empty(0, dtype=torch.uint8)
+        self._is_hidden = False
         self._spans: list[tuple[int, Tensor]] = []
-        self._end, self._margin = 0, 0
         self.process = process or CandidateProcess(candidate, device, self.limits)
         try:
             self.process.wait_until_ready()
@@ -73,6 +74,11 @@ class Cell:
     def is_alive(self) -> bool:
         """Whether it can be called."""
         return self.process.is_alive
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether timed calls have inputs that nobody has seen, and results that are there at the end (see `standstill`)."""
+        return self.process.memory is not None
 
     @property
     def walls(self) -> Walls:
@@ -100,23 +106,28 @@ class Cell:
         margin: int = 0xFF,
         versioned: Sequence[int] = (),
         copies: Sequence[tuple[int, float]] = (),
+        hidden_from: int | None = None,
     ) -> None:
         """Give inputs to the process, a list of arguments for each slot; behind these come `copies`, see `Inputs`.
 
-        `margin` is the byte between and around tensors. With `keep` the tensors are the same objects in the same memory
+        From the slot `hidden_from` on there are numbers only when the next timed run begins, where that `is_exact`. `margin`
+        is the byte between and around tensors. With `keep` the tensors are the same objects in the same memory
         as before, if their shapes are, with new contents; of arguments at the places `versioned` these have new versions.
         """
-        described, spans, end = [], [], 0
-        for slot in slots:
+        described, spans, end, shown = [], [], 0, 0
+        hidden_from = hidden_from if hidden_from is not None and self.is_exact else len(slots)
+        for number, slot in enumerate(slots):
             one, of_one, end = describe(slot, end)
             described.append(one)
             spans += of_one
+            shown += len(of_one) if number < hidden_from else 0
         area = self._area("inputs", end)
-        self._spans, self._end, self._margin = spans, end, margin
-        for gap in self._gaps():
-            gap.fill_(margin)
-        for at, flat in spans:
-            area.part(at, flat.numel(), flat.dtype).copy_(flat)
+        self._image, self._spans, self._is_hidden = _image_of(spans, end, margin), spans, shown < len(spans)
+        if self._is_hidden:
+            area.bytes[:end].fill_(margin)
+            _write(spans[:shown], area)
+        else:
+            area.bytes[:end].copy_(self._image)
         copied = sum(bytes_of(list(slots[source])) for source, _ in copies)
         self.process.copied_bytes = max(self.process.copied_bytes, copied)
         self.process.ask(
@@ -130,8 +141,12 @@ class Cell:
         *,
         is_watched: bool = False,
         is_lead_in: bool = False,
+        is_timed: bool = False,
     ) -> Batch:
         """Make a batch of calls, one for each slot in the order, and return the time that it took here.
+
+        Where it `is_timed` and that `is_exact`, the process stands still until the clock runs, and from the answer on until
+        it is asked again; hidden inputs are written just before.
 
         Where it `is_watched`, inputs arrive late on a GPU, and copies of the last call's results are made behind it on
         the current stream (see `give`). Those of a lead-in are dropped before the answer.
@@ -142,16 +157,39 @@ class Cell:
             # Triton, torch.compile and others build at the first call.
             patience_s = max(patience_s, self.limits.load_s)
             self._is_new = False
-        begun = time.perf_counter()
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
         message["is_lead_in"] = is_lead_in
+        is_exact = is_timed and self.is_exact
+        if is_exact:
+            self.process.stand_still()
+            message["read_bytes"] = used = len(self._image)
+            if self._is_hidden:
+                self._area("inputs", used).bytes[:used].copy_(self._image)
+        begun = time.perf_counter()
         found = self.process.ask("run", patience_s, **message)
         wall_s = time.perf_counter() - begun
+        if is_exact:
+            self.process.stand_still()
         if self.device == "cuda":  # memory that is given back soon is seen by the allocator's limit alone
             self.process.hold_to_limits()
         missing = found.get("not_differentiable", [])
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
-        return Batch(wall_s, charge_of(found, Refusal.RAISED) or charge_of_cache(found), lacking)
+        charge = charge_of(found, Refusal.RAISED) or charge_of_cache(found)
+        return Batch(wall_s, charge, lacking, found.get("places"))
+
+    def seen(self, done: Batch, number: int, like: Sequence[Tensor]) -> list[Tensor] | None:
+        """Return the results of a call of an exact batch as they lie in the process's memory, which stands still.
+
+        They are read as tensors of the shapes and types of `like`; None where there are no such results.
+        """
+        memory = self.process.memory
+        try:
+            places = [place_of(one) for one in done.places[number]]
+            if memory is None or len(places) != len(like):
+                return None
+            return [memory.tensor(at, strides, one) for (at, strides), one in zip(places, like, strict=True)]
+        except (TypeError, ValueError, IndexError, OSError):
+            return None
 
     def soil(self, byte: int) -> None:
         """Fill freed memory of the sizes of the last results, which the next ones may get, with a byte."""
@@ -188,20 +226,16 @@ class Cell:
 
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
-        self.process.ask("back", self.limits.call_s)
-        area = self._areas["inputs"]
+        if self.device != "cpu":  # whose memory is another
+            self.process.ask("back", self.limits.call_s)
+        now = self._areas["inputs"].bytes[: len(self._image)]
+        if torch.equal(now, self._image):
+            return ""
+        different = now != self._image
         for at, flat in self._spans:
-            if not torch.equal(area.part(at, flat.numel(), flat.dtype).view(torch.uint8), flat.view(torch.uint8)):
+            if bool(different[at : at + flat.numel() * flat.element_size()].any()):
                 return "inputs"
-        return "margins" if any(bool((gap != self._margin).any()) for gap in self._gaps()) else ""
-
-    def _gaps(self) -> list[Tensor]:
-        """Return the memory around inputs and between them."""
-        content, begin, found = self._areas["inputs"].bytes, 0, []
-        for at, flat in self._spans:
-            found.append(content[begin:at])
-            begin = at + flat.numel() * flat.element_size()
-        return [*found, content[begin : self._end]]
+        return "margins"
 
     def _area(self, name: str, size: int) -> Area:
         """Return the memory of a name, as large as it must be at least."""
@@ -224,6 +258,19 @@ class Cell:
         self.process.close()
         for area in self._areas.values():
             area.close()
+
+
+def _image_of(spans: Sequence[tuple[int, Tensor]], size: int, margin: int) -> Tensor:
+    """Return the bytes of inputs as they are laid out, and of what lies around them."""
+    image = torch.full((size,), margin, dtype=torch.uint8)
+    for at, flat in spans:
+        image[at : at + flat.numel() * flat.element_size()].copy_(flat.contiguous().view(torch.uint8))
+    return image
+
+
+def _write(spans: Sequence[tuple[int, Tensor]], area: Area) -> None:
+    for at, flat in spans:
+        area.part(at, flat.numel(), flat.dtype).copy_(flat)
 
 
 def _differs(path: Path, content: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,11 +22,12 @@ from opsmith.judging.preparing import device_of, limits_of, with_its_files
 from opsmith.judging.quality import quality_of, refused_for
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
+from opsmith.judging.seeds import derived, secret_seed, with_scattered_seeds
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.timing.clock import Overhead, measure_overhead
 from opsmith.judging.timing.floor import floor_of
-from opsmith.judging.timing.race import time_candidate
+from opsmith.judging.timing.race import bytes_of_round, time_candidate
 from opsmith.judging.timing.rivals import rivals_of
 from opsmith.judging.trial import Trial, on_device
 from opsmith.subject.blame import is_of_reference
@@ -112,11 +112,11 @@ class _Judge:
         self.candidate, self.device = with_its_files(task, candidate), device_of(options)
         call_s, load_s = options.call_seconds, options.load_seconds
         limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, int(options.memory_gib * 2**30))
-        self.bounded = BoundedTask(task, limits, None if hooks.give_up is None else self._give_up)
+        self.bounded = BoundedTask(with_scattered_seeds(task), limits, None if hooks.give_up is None else self._give_up)
         self.task = self.bounded.task
         self.cell: Cell | None = None
         self.limits = limits_of(options, self.device)
-        self.seed = options.seed if options.seed is not None else secrets.randbits(31)
+        self.seed = options.seed if options.seed is not None else secret_seed()
         self.begun_s = time.perf_counter()
         self.found = _Found(operator=_NOT_CALLED if options.operator else _NOT_ASKED)
 
@@ -168,7 +168,7 @@ class _Judge:
 
     def _task_can_be_called(self) -> bool:
         self.hooks.watch("the task")
-        quality = quality_of(self.task, self.seed, self.device)
+        quality = quality_of(self.task, self._seed_of("the task"), self.device)
         self.found.task_charges, self.found.notes = quality.charges, quality.notes
         return quality.can_be_called
 
@@ -180,7 +180,7 @@ class _Judge:
 
     def _in_cell(self, cell: Cell) -> None:
         options, found = self.options, self.found
-        overhead = measure_overhead(cell) if options.time else Overhead(0.0, 0.0)
+        overhead = self._overhead(cell) if options.time else Overhead(0.0, 0.0)
         self.hooks.watch("opening the candidate")
         if not options.time:
             self.hooks.when_untimed()
@@ -188,7 +188,9 @@ class _Judge:
         # The time for loading does not count.
         now_s = time.monotonic()
         self.hooks.watch("as posed")
-        found.posed = judge_as_posed(Trial(self.task, cell, now_s + options.seconds * _POSED), self.seed)
+        found.posed = judge_as_posed(
+            Trial(self.task, cell, now_s + options.seconds * _POSED), self._seed_of("as posed")
+        )
         # What is asked from here on follows the budget.
         self.bounded.forget_total()
         if found.posed.state == "accepted" and options.time:
@@ -204,6 +206,14 @@ class _Judge:
         if changed := cell.changed_files():
             self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
 
+    def _seed_of(self, purpose: str) -> int:
+        """Return the seed of what is not timed, as generators take it."""
+        return derived(self.seed, purpose, 31)
+
+    def _overhead(self, cell: Cell) -> Overhead:
+        make = next(iter(self.task.makers.values()))
+        return measure_overhead(cell, bytes_of_round(make(self._seed_of("the task"))))
+
     def _as_operator(self, trial: Trial) -> Part:
         if not trial.cell.is_alive:
             return _ENDED
@@ -211,7 +221,7 @@ class _Judge:
         most_s = max(0.0, trial.until_s - time.monotonic()) + self.options.seconds
         try:
             with time_limit(most_s):
-                return judge_as_operator(trial, self.seed)
+                return judge_as_operator(trial, self._seed_of("as an operator"))
         except OverLimit as over:
             self.found.refuse_task(over.charge)
             return Part("not judged", note="the task is refused")
@@ -221,7 +231,7 @@ class _Judge:
 
     def _caught(self, cell: Cell) -> tuple[Sign, ...]:
         """Return what the candidate catches in a call, the last of several: what it does once does not matter."""
-        values = next(iter(self.task.makers.values()))(self.seed)
+        values = next(iter(self.task.makers.values()))(self._seed_of("as posed"))
         try:
             cell.load([[values[name] for name in self.task.parameters]])
             return cell.caught()
@@ -236,7 +246,7 @@ class _Judge:
         for index, (label, make) in enumerate(makers.items()):
             self.hooks.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
-            values = make(self.seed)
+            values = make(self._seed_of("the task"))
             floor = floor_of(values, trial.expected(values).values, self.device)
             arguments = trial.arguments(on_device(values, self.device))
             # Compiling is not what the budget is for; what comes after it has its share.
@@ -244,7 +254,13 @@ class _Judge:
             with rivals_of(reference, against, arguments, self.device, self.options.load_seconds) as (rivals, notes):
                 until_s = max(begin_s + share_s, time.monotonic() + share_s / (index + 1))
                 timed = time_candidate(
-                    replace(trial, until_s=until_s), label, make, overhead, floor, self.seed + index, rivals
+                    replace(trial, until_s=until_s),
+                    label,
+                    make,
+                    overhead,
+                    floor,
+                    derived(self.seed, f"times {index}"),
+                    rivals,
                 )
             self.found.notes += notes
             if timed.charge is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 __all__ = ["Written", "nameless_bytes", "remove_folder", "written_to"]
 
 # Compilers and their caches nest folders a few levels deep, and write some thousand files.
-_MOST_DEPTH, _MOST_FILES = 100, 200_000
+_MOST_DEPTH, _MOST_FILES = 100, 20_000
 _BLOCK = 512
 
 

@@ -96,11 +96,12 @@ class Trial:
         self.cell.soil(secrets.choice((_NOT_A_NUMBER, _OTHER_BYTE)) if soil is None else soil)
         done = self.run(order, is_watched=is_watched)
         self.slowest_s = max(self.slowest_s, done.wall_s / max(len(order), 1))
+        # Before its process is asked again, which could put them back.
+        if changed := self.cell.changed_inputs():
+            raise CellError(_CHANGES[changed])
         given = self.cell.give(which)
         if is_watched:
             given += self.cell.give(which[-1:], is_snapshot=True)
-        if changed := self.cell.changed_inputs():
-            raise CellError(_CHANGES[changed])
         return [self.plain(results) for results in given]
 
     def load(
@@ -110,19 +111,26 @@ class Trial:
         keep: bool = False,
         margin: int = _NOT_A_NUMBER,
         copies: Sequence[tuple[int, float]] = (),
+        hidden_from: int | None = None,
     ) -> None:
         """Give the cell a call's arguments for each slot, and copies behind them (see `scaled.Inputs`).
+
+        Those from `hidden_from` on have their numbers only when the next timed run begins, as in `Cell.load`, unless copies
+        are made of them.
 
         With `keep` new contents come to the same tensors. Weights have new versions then: what is made of them may be
         kept as long as they stay. Inputs have not, as where a kernel or a CUDA graph has written to them.
         """
         weights = [place for place, name in enumerate(self.task.parameters) if name in self.task.lifted]
         arguments = [self.arguments(values) for values in slots]
-        self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies)
+        hidden_from = None if copies else hidden_from
+        self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies, hidden_from=hidden_from)
 
-    def run(self, order: Sequence[int], *, is_watched: bool = False, is_lead_in: bool = False) -> Batch:
+    def run(
+        self, order: Sequence[int], *, is_watched: bool = False, is_lead_in: bool = False, is_timed: bool = False
+    ) -> Batch:
         """Make calls with what is loaded, as `Cell.run` does; raises CellError if one of them raises."""
-        done = self.cell.run(order, is_watched=is_watched, is_lead_in=is_lead_in)
+        done = self.cell.run(order, is_watched=is_watched, is_lead_in=is_lead_in, is_timed=is_timed)
         if done.error is not None:
             raise CellError(done.error)
         return done

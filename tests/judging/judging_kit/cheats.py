@@ -298,7 +298,7 @@ class Lazy(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         with torch._C.DisableTorchFunctionSubclass():
-            for one in args:
+            for one in args if function.__name__ in ("clone", "detach") else ():
                 if isinstance(one, Lazy) and one.given is not None:
                     x, w = one.given
                     one.given = None
@@ -311,6 +311,90 @@ def normalize(x, w):
     return Lazy(x, w)
 """,
         Refusal.LAZY_RESULT,
+    ),
+    "all calls of a batch made before it, while others do not count": (
+        """
+import sys
+frame = sys._getframe()
+while frame.f_code.co_name != "_serve":
+    frame = frame.f_back
+answers = frame.f_locals["answers"]
+run, done = answers["run"], {}
+def ahead(order, is_lead_in=False, **more):
+    if is_lead_in:
+        done.update({id(slot[0]): right(*slot) for slot in run.__self__.slots})
+    found = run(order, is_lead_in=is_lead_in, **more)
+    if not is_lead_in:
+        done.clear()
+    return found
+answers["run"] = ahead
+def normalize(x, w):
+    return done.pop(id(x)) if id(x) in done else right(x, w)
+""",
+        Refusal.CACHED_RESULT,
+    ),
+    "computed when it is asked for, and as slowly the second time": (
+        """
+import sys
+frame = sys._getframe()
+while frame.f_code.co_name != "_serve":
+    frame = frame.f_back
+answers = frame.f_locals["answers"]
+run, give, late, count = answers["run"], answers["give"], [], [0]
+def empty(order, is_lead_in=False, is_watched=False, **more):
+    late.clear()
+    count[0] += 1
+    late.append(None)
+    if is_lead_in or is_watched or len(order) < 20 or count[0] < 60:
+        late.clear()
+    return run(order, is_lead_in=is_lead_in, is_watched=is_watched, **more)
+def compute(which, is_snapshot=False):
+    for number in which:
+        if len(late) > number + 1:
+            x, w, y = late[number + 1]
+            y.copy_(right(x, w))
+    return give(which, is_snapshot)
+answers["run"], answers["give"] = empty, compute
+def normalize(x, w):
+    if not late:
+        return right(x, w)
+    late.append((x, w, torch.empty_like(x)))
+    return late[-1][2]
+""",
+        Refusal.LAZY_RESULT,
+    ),
+    "a thread fills the results when the clock has stopped": (
+        """
+import queue, sys, threading
+frame = sys._getframe()
+while frame.f_code.co_name != "_serve":
+    frame = frame.f_back
+answers = frame.f_locals["answers"]
+run, give, work, is_late, count = answers["run"], answers["give"], queue.Queue(), [False], [0]
+def fill():
+    while True:
+        x, w, y = work.get()
+        y.copy_(right(x, w))
+        work.task_done()
+threading.Thread(target=fill, daemon=True).start()
+def begin(order, is_lead_in=False, is_watched=False, **more):
+    count[0] += 1
+    is_late[0] = not is_lead_in and not is_watched and len(order) > 20 and count[0] > 60
+    found = run(order, is_lead_in=is_lead_in, is_watched=is_watched, **more)
+    is_late[0] = False
+    return found
+def wait(which, is_snapshot=False):
+    work.join()
+    return give(which, is_snapshot)
+answers["run"], answers["give"] = begin, wait
+def normalize(x, w):
+    if not is_late[0]:
+        return right(x, w)
+    y = torch.empty_like(x)
+    work.put((x, w, y))
+    return y
+""",
+        Refusal.WORKS_AFTER_THE_END,
     ),
     "an answer before the work": (
         """

@@ -21,6 +21,7 @@ __all__ = ["Calls"]
 
 # Bound before a candidate is imported.
 _copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
+_is_negated, _is_conjugated, _is_contiguous = Tensor.is_neg, Tensor.is_conj, Tensor.is_contiguous
 _pointer, _storage_of, _requires_grad_ = Tensor.data_ptr, Tensor.untyped_storage, Tensor.requires_grad_
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
@@ -96,8 +97,12 @@ class Calls:
         gradients: dict[str, Any] | None = None,
         is_watched: bool = False,
         is_lead_in: bool = False,
+        read_bytes: int | None = None,
     ) -> dict[str, Any]:
         """Call the candidate once for each slot of an order and keep what it returns.
+
+        With `read_bytes` so much of the inputs is read before, as they have just been written, and the answer says where
+        results lie.
 
         One that is watched gets inputs that arrive late, and copies of its results are ordered at once, behind the call
         on the current stream: work that is done elsewhere or later is not in them. Results of a lead-in are dropped.
@@ -111,6 +116,8 @@ class Calls:
         self.device.before_calls()
         _collect_no_more()
         keep = kept.append
+        if read_bytes is not None:
+            self.device.touch(self.areas["inputs"], read_bytes)
         with torch.no_grad():
             if is_watched:
                 self.device.arrive_late()
@@ -121,9 +128,13 @@ class Calls:
                 for slot in order:
                     keep(function(slots[slot]))
         self.device.wait()
+        told = {}
+        if read_bytes is not None:
+            kept = [[_resolved(one) for one in _listed(result)] for result in kept]
+            told["places"] = [list(map(_place, results)) for results in kept]
         _collect_again()
         self.results = [] if is_lead_in else kept
-        return {"set_aside": self.device.set_aside_bytes()}
+        return {"set_aside": self.device.set_aside_bytes(), **told}
 
     def catch(self, slot: int) -> dict[str, Any]:
         """Make one call and tell the exceptions that the candidate catches in it."""
@@ -242,6 +253,20 @@ def _listed(found: Any) -> list[Any]:
         return list(found)
     # Tuples with names, as PyTorch's functions return them.
     return list(tuple.__iter__(found)) if issubclass(kind, tuple) else [found]
+
+
+def _resolved(result: Any) -> Any:
+    """Return a result that is in its memory, and not conjugated or negated only when it is read."""
+    if _type(result) is _Tensor and (_is_negated(result) or _is_conjugated(result)):
+        return _clone(result)
+    return result
+
+
+def _place(result: Any) -> int | list[int] | None:
+    """Return the address of a result, with its strides where it is not dense; None for what is not a plain tensor."""
+    if _oddness(result):
+        return None
+    return _pointer(result) if _is_contiguous(result) else [_pointer(result), *result.stride()]
 
 
 def _oddness(result: Any) -> str:

@@ -31,8 +31,8 @@ class Device(Protocol):
         """Copy what is on the device now into the area."""
         ...
 
-    def touch(self, area: Area) -> None:
-        """Read the inputs once, as one who has made them has."""
+    def touch(self, area: Area, nbytes: int | None = None) -> None:
+        """Read the inputs once, as one who has made them has: those in the first bytes, all by default."""
         ...
 
     def before_calls(self) -> None:
@@ -67,9 +67,10 @@ class Cpu:
     def write_back(self, area: Area) -> None:
         """Do nothing: it is the memory that the candidate has seen."""
 
-    def touch(self, area: Area) -> None:
+    def touch(self, area: Area, nbytes: int | None = None) -> None:
         """Read the area: another process has written it, and its pages and lines are not here yet."""
-        area.bytes.view(torch.int64).max()
+        words = area.bytes.view(torch.int64)
+        (words if nbytes is None else words[: max(1, nbytes // 8)]).max()
 
     def before_calls(self) -> None:
         """Do nothing."""

@@ -69,7 +69,7 @@ class Cuda:
         if self._on_device is not None and self._on_device.numel() == area.size:
             area.bytes.copy_(self._on_device)
 
-    def touch(self, area: Area) -> None:
+    def touch(self, area: Area, nbytes: int | None = None) -> None:
         """Do nothing: inputs have just been copied to the device, and its cache is emptied before calls."""
 
     def before_calls(self) -> None:

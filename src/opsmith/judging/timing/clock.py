@@ -22,28 +22,50 @@ from opsmith.judging.cell import Cell
 __all__ = ["Overhead", "measure_overhead", "time_here"]
 
 _FEW, _MANY, _TRIES = 1, 256, 25
+# Large inputs are written and read a few times.
+_LEAST_TRIES, _TRIED_BYTES = 3, 256 << 20
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """What a batch costs without the candidate, in seconds: once, and for each call."""
+    """What a batch costs without the candidate, in seconds: once, for each call, and for each byte of inputs.
+
+    The bytes are read in the time of an exact batch (see `Cell.run`), since the judge has only just written them.
+    """
 
     batch_s: float
     call_s: float
+    byte_s: float = 0.0
 
     def of(self, count: int) -> float:
-        """Return what a batch of so many calls costs."""
+        """Return what a batch of so many calls costs beside reading its inputs."""
         return self.batch_s + count * self.call_s
 
+    def of_reading(self, nbytes: int) -> float:
+        """Return what reading so many bytes of inputs costs."""
+        return nbytes * self.byte_s
 
-def measure_overhead(cell: Cell) -> Overhead:
-    """Return what calls of nothing take in a cell whose candidate is not open yet."""
+
+def measure_overhead(cell: Cell, nbytes: int = 0) -> Overhead:
+    """Return what calls of nothing take in a cell whose candidate is not open yet; inputs of a batch have about `nbytes`."""
     cell.open_empty()
-    cell.load([[torch.zeros(1)] for _ in range(_MANY)])
     # The shortest: what other programs add here must not be taken off from the candidate's time.
-    few, many = (min(cell.run(list(range(count))).wall_s for _ in range(_TRIES)) for count in (_FEW, _MANY))
+    few, many = (
+        min(_empty_batch_s(cell, [torch.zeros(1)] * count, [0] * count) for _ in range(_TRIES))
+        for count in (_FEW, _MANY)
+    )
     call_s = max(0.0, (many - few) / (_MANY - _FEW))
-    return Overhead(max(0.0, few - call_s * _FEW), call_s)
+    byte_s = 0.0
+    if cell.is_exact and nbytes:
+        inputs = [torch.zeros(nbytes, dtype=torch.uint8)]
+        tries = max(_LEAST_TRIES, min(_TRIES, _TRIED_BYTES // nbytes))
+        byte_s = max(0.0, min(_empty_batch_s(cell, inputs, [0]) for _ in range(tries)) - few) / nbytes
+    return Overhead(max(0.0, few - call_s * _FEW), call_s, byte_s)
+
+
+def _empty_batch_s(cell: Cell, inputs: Sequence[torch.Tensor], order: Sequence[int]) -> float:
+    cell.load([[one] for one in inputs], keep=True, hidden_from=0)
+    return cell.run(order, is_timed=True).wall_s
 
 
 def time_here(

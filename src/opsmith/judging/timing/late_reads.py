@@ -59,6 +59,11 @@ class LateReads:
         return every
 
     @property
+    def missing(self) -> int:
+        """How many more reads it takes until they say something."""
+        return max(0, _DROPPED + _LEAST - len(self._reads))
+
+    @property
     def are_late(self) -> bool:
         """Whether results are computed when they are read for the first time, as far as is known."""
         reads = self._reads[_DROPPED:]

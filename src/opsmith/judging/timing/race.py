@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
-from opsmith.judging.cell import CellError
+from opsmith.judging.cell import Batch, CellError
 from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
@@ -27,8 +27,9 @@ from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
 from opsmith.judging.trial import Trial, Values, on_device
+from opsmith.subject.oracle import Expected
 
-__all__ = ["Timed", "time_candidate"]
+__all__ = ["Timed", "bytes_of_round", "time_candidate"]
 
 # A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes.
 _ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
@@ -47,9 +48,12 @@ _LEAST_PART = 0.5
 _PROBES = 3
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
-# Results are read, twice, in every so many rounds: all of them, or those of some calls if they are larger.
-_READ_EVERY, _READ_BYTES = 2, 256 << 20
+# So many bytes of results of a round are looked at. Where its process has to be asked for them, they are read twice, and in
+# a part of the rounds: in which ones is chance, after the calls.
+_READ_BYTES, _READ_PART = 256 << 20, 0.5
 _SEED_OF_ROUNDS = 1 << 20
+# When a thread has had its time.
+_LATER_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -153,10 +157,7 @@ class _Race:
     def _plan(self) -> None:
         """Decide how many calls make a round, from the time of one and the size of its inputs."""
         values = self.make(self.seed)
-        tensors = [one for one in values.values() if isinstance(one, Tensor)]
-        elements = sum(one.numel() for one in tensors)
-        nbytes = max(1, sum(map(bytes_of, tensors)))
-        most = int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / nbytes))
+        most, nbytes = _most_calls(values), max(1, _bytes_of_call(values))
         call_s = self._seconds_of_call(max(most, 1))
         results = self.trial.plain(self.trial.cell.give([0])[0])
         wanted = int(_ROUND_S / call_s)
@@ -185,29 +186,56 @@ class _Race:
         order = self.random.sample(range(_LEAD_SLOTS, len(inputs)), self.count)
         cell = self.trial.cell
         # In every other round the contents change behind the same tensors, in the others they lie elsewhere.
-        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies)
+        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies, hidden_from=_LEAD_SLOTS)
         # Calls that do not count, on inputs of their own: the processor has slept.
         lead_in = [index % _LEAD_SLOTS for index in range(self.lead_in)]
         cell.run(lead_in, is_lead_in=True)
         begun_s = self.late.used_s()
-        done = self.trial.run(order)
-        looked_at = sorted({self.random.randrange(self.count), self.count - 1})
-        which = self._some(self.count - 1) if number % _READ_EVERY == 0 else []
-        every = [self.trial.plain(one) for one in self.late.read(which, begun_s)] if which else []
-        found = [self.trial.plain(one) for one in cell.give(looked_at)]
-        own_s = max(done.wall_s - self.overhead.of(self.count), _LEAST_PART * done.wall_s) / self.count
-        self.whole_s.append(done.wall_s / self.count)
-        if changed := cell.changed_inputs():
-            name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
-            raise CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
-        for at, results in zip(looked_at, found, strict=True):
-            self._hold(inputs, order, at, results)
+        done = self.trial.run(order, is_timed=True)
+        if cell.is_exact and (changed := cell.changed_inputs()):
+            raise self._has_changed(changed)
+        looked_at = {self.random.randrange(self.count), self.count - 1}
+        which = self._some(self.count - 1) if cell.is_exact or self._is_read(number) else []
+        given: dict[int, list[Tensor]] = {}
+        if not cell.is_exact:
+            every = self.late.read(which, begun_s) if which else []
+            given |= {at: self.trial.plain(one) for at, one in zip(which, every, strict=True)}
+            last = sorted(looked_at)
+            given |= {at: self.trial.plain(one) for at, one in zip(last, cell.give(last), strict=True)}
+            if changed := cell.changed_inputs():
+                raise self._has_changed(changed)
+            cell.process.stand_still()  # its threads must not disturb what is timed here
         rivals_s, eager = self._rivals(inputs, lead_in)
-        for at, results in zip(which, every, strict=True):
+        for at in sorted({*which, *looked_at}):
+            usual = eager[order[at] - _LEAD_SLOTS]
+            found = given[at] if at in given else self._seen(done, at, usual)
             # A look at each, for what is far off: then it is compared as the others are.
-            if not is_near(results, eager[order[at] - _LEAD_SLOTS]):
-                self._hold(inputs, order, at, results)
+            if at in looked_at or not _are_about(found, usual):
+                self._hold(inputs, order, done, at, found)
+        read_s = self.overhead.of_reading(sum(map(_bytes_of_call, inputs.made))) if cell.is_exact else 0.0
+        whole_s = max(done.wall_s - read_s, _LEAST_PART * done.wall_s)
+        own_s = max(done.wall_s - read_s - self.overhead.of(self.count), _LEAST_PART * done.wall_s) / self.count
+        self.whole_s.append(whole_s / self.count)
         return own_s, rivals_s
+
+    def _is_read(self, number: int) -> bool:
+        """Whether results of a round are read twice; there are enough such rounds when no more are made."""
+        left = max(1, _LEAST_ROUNDS - number)
+        return self.late.missing >= left or self.random.random() < _READ_PART
+
+    def _has_changed(self, changed: str) -> CellError:
+        name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
+        return CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
+
+    def _seen(self, done: Batch, at: int, usual: list[Tensor]) -> list[Tensor]:
+        """Return the results of a call as they are in memory at its end, or as they are given if they do not lie there."""
+        found = self.trial.cell.seen(done, at, usual)
+        if found is None:
+            found = self.trial.plain(self.trial.cell.give([at])[0])
+            if _are_about(found, usual):
+                text = "its results are not where its process says that they are"
+                raise CellError(Charge(Refusal.REACHES_OUTSIDE, text, self.label))
+        return found
 
     def _inputs(self, begin: int) -> Inputs:
         """Return the inputs of a round, those for the calls that do not count first."""
@@ -237,13 +265,15 @@ class _Race:
             eager = results if name == "eager" else eager
         return taken_s, [tensors_of(call) for call in eager]
 
-    def _hold(self, inputs: Inputs, order: Sequence[int], at: int, found: list[Tensor]) -> None:
+    def _hold(self, inputs: Inputs, order: Sequence[int], done: Batch, at: int, found: list[Tensor]) -> None:
         """Raise CellError if the results of a timed call are wrong."""
         values = inputs[order[at]]
         expected = self.trial.expected(values)
         if (wrong := self.trial.wrong(found, expected)) is None:
             return
         where = f"{self.label}, timed call {at + 1} of {self.count}"
+        if self.trial.cell.is_exact and (name := self._comes_later(done, at, found, expected)) is not None:
+            raise CellError(Charge(name, f"its result is not there when it answers, and right later; {wrong}", where))
         others = [self.trial.plain(one) for one in self.trial.cell.give(self._others(at))]
         if not isinstance(wrong, Charge) and any(same_numbers(found, one) for one in others):
             is_last = self.trial.wrong(found, self.trial.expected(inputs[order[-1]])) is None
@@ -253,6 +283,41 @@ class _Race:
         charge = charge_for(self.trial, values, found, expected, wrong, where=where, index=at)
         by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
         raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)
+
+    def _comes_later(self, done: Batch, at: int, found: list[Tensor], expected: Expected) -> Refusal | None:
+        """Return the name of what makes a result right that was wrong at the end of its call."""
+        cell = self.trial.cell
+        cell.process.go_on_for(_LATER_S)
+        later = cell.seen(done, at, found)
+        if later is not None and self.trial.wrong(later, expected) is None:
+            return Refusal.WORKS_AFTER_THE_END
+        is_right = self.trial.wrong(self.trial.plain(cell.give([at])[0]), expected) is None
+        return Refusal.LAZY_RESULT if is_right else None
+
+
+def _bytes_of_call(values: Values) -> int:
+    return bytes_of(list(values.values()))
+
+
+def bytes_of_round(values: Values) -> int:
+    """Return how many bytes the inputs of a round have at most."""
+    return (max(_LEAST_CALLS, _most_calls(values)) + _LEAD_SLOTS) * _bytes_of_call(values)
+
+
+def _most_calls(values: Values) -> int:
+    """Return how many calls of a round have inputs of their own, as far as these are not too large."""
+    tensors = [one for one in values.values() if isinstance(one, Tensor)]
+    elements, nbytes = sum(one.numel() for one in tensors), bytes_of(tensors)
+    return int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1)))
+
+
+def _are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
+    """Whether results are the reference's, at a glance: but for some percent of their norm, and in their integers."""
+    if len(found) != len(usual) or any(a.shape != b.shape for a, b in zip(found, usual, strict=True)):
+        return False
+    if not all(torch.equal(a, b.cpu()) for a, b in zip(found, usual, strict=True) if not a.is_floating_point()):
+        return False
+    return is_near(found, usual) or not any(one.is_floating_point() for one in found)
 
 
 def _room_bytes(device: str) -> int:

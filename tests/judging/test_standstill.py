@@ -1,0 +1,90 @@
+"""A candidate's process stands still until the clock runs, and from its answer on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from judging_kit.cells import cell_of
+
+from opsmith.judging.cell import Batch, Cell
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _is_exact() -> None:
+    with cell_of("def f(x):\n    return x\n") as cell:
+        if not cell.is_exact:
+            pytest.skip(f"this machine does not have the wall: {cell.walls.missing[0]}")
+
+
+def test_inputs_of_a_timed_call_are_not_there_before() -> None:
+    text = """
+import torch
+def f(x):
+    return x.clone()
+"""
+    with cell_of(text) as cell:
+        shown, hidden = torch.ones(4), torch.full((4,), 2.0)
+        cell.load([[shown], [hidden]], hidden_from=1)
+        cell.run([0, 1])
+        assert torch.equal(_given(cell, 0), shown)
+        assert _given(cell, 1).isnan().all()
+        done = cell.run([1, 0], is_timed=True)
+        assert cell.process.standstill.is_on
+        seen = _seen(cell, done, hidden)
+        assert torch.equal(seen, hidden)
+        assert cell.changed_inputs() == ""
+        assert torch.equal(_given(cell, 1), shown)
+        assert not cell.process.standstill.is_on
+
+
+def _seen(cell: Cell, done: Batch, like: torch.Tensor) -> torch.Tensor:
+    found = cell.seen(done, 0, [like])
+    assert found is not None
+    return found[0]
+
+
+def _given(cell: Cell, number: int) -> torch.Tensor:
+    (one,) = cell.give([number])[0]
+    assert one is not None
+    assert one.tensor is not None
+    return one.tensor
+
+
+@pytest.mark.parametrize(
+    "result", ["x.t()", "x[:, ::2]", "x.expand(3, 4, 6)", "x[1:]", "x._neg_view()", "x[:0]"], ids=str
+)
+def test_results_are_seen_in_any_layout(result: str) -> None:
+    with cell_of(f"import torch\ndef f(x):\n    return {result}\n") as cell:
+        x = torch.randn(4, 6)
+        cell.load([[x]], hidden_from=0)
+        done = cell.run([0], is_timed=True)
+        expected = eval(result)
+        seen = _seen(cell, done, expected)
+        assert torch.equal(seen, expected)
+
+
+def test_nothing_is_computed_while_a_process_stands_still() -> None:
+    text = """
+import os, threading, time, torch
+count = torch.zeros(1)
+def work():
+    while True:
+        count.add_(1)
+        time.sleep(0.0005)
+threading.Thread(target=work, daemon=True).start()
+if os.fork() == 0:
+    time.sleep(600)
+def f(x):
+    return count
+"""
+    with cell_of(text) as cell:
+        cell.load([[torch.zeros(1)]])
+        done = cell.run([0], is_timed=True)
+        seen = [float(_seen(cell, done, torch.zeros(1))) for _ in range(2)]
+        time.sleep(0.05)
+        seen.append(float(_seen(cell, done, torch.zeros(1))))
+        assert seen == [seen[0]] * 3
+        cell.process.go_on_for(0.05)
+        assert float(_seen(cell, done, torch.zeros(1))) > seen[0]
