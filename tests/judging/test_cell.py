@@ -14,7 +14,7 @@ import pytest
 import torch
 from judging_kit.cells import answer, cell_of
 
-from opsmith.judging.cell import Cell, CellError
+from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.inside.system_calls import filtered_numbers
 from opsmith.judging.processes import family

@@ -14,6 +14,7 @@ from opsmith.checker.bits import element_bytes, same_bits
 from opsmith.judging.cell import CellError
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
+from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
@@ -108,7 +109,7 @@ def _shows(found: Sequence[Tensor], byte: int) -> bool:
 def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
     """Whether results are right but for their last digits; False where no result has such digits."""
     near = False
-    for one, value in zip(found, values, strict=True):
+    for one, value in zip(map(as_real, found), map(as_real, values), strict=True):
         if not one.is_floating_point():
             continue
         wide, exact = one.double().cpu(), value.double().cpu()

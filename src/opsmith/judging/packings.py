@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.judging.candidate import Entry
 
-__all__ = ["SEED", "OpeningError", "filled", "packed"]
+__all__ = ["SEED", "OpeningError", "filled", "number_as_tensor", "packed"]
 
 # Modules are built under this seed, the task's and the candidate's.
 SEED = 42
@@ -51,6 +51,11 @@ def _with_structure(found: Callable[..., Any], entry: Entry) -> _Flat:
         return lambda values: found(tuple(values))
     structure = entry.structure
     return lambda values: found(filled(structure, values))
+
+
+def number_as_tensor(number: float, device: str | None = None) -> Tensor:
+    """Return a number that a function returns as a tensor without dimensions: float64, int64 or bool."""
+    return torch.tensor(number, dtype=torch.float64 if type(number) is float else None, device=device)
 
 
 def filled(structure: Any, values: Sequence[Any]) -> Any:
@@ -157,7 +162,8 @@ def _slots_of(model: torch.nn.Module, entry: Entry, name: str) -> list[_Slot]:
     owners: dict[str, tuple[dict[str, Any], str]] = {}
     for prefix, module in model.named_modules(remove_duplicate=False):
         for held in (module._parameters, module._buffers):
-            owners |= {f"{prefix}.{key}" if prefix else key: (held, key) for key in held if held[key] is not None}
+            keys = [key for key in held.keys() if held[key] is not None]  # noqa: SIM118 -- of a scripted module's
+            owners |= {f"{prefix}.{key}" if prefix else key: (held, key) for key in keys}
     wanted = dict.fromkeys(entry.lifted.values())
     missing = [one for one in wanted if one not in owners]
     more = [one for one, _ in model.named_parameters() if one not in wanted and one in owners]

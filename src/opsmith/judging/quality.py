@@ -19,7 +19,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import same_tensor, tensors_of
+from opsmith.judging.tasks.trees import as_real, same_tensor, tensors_of
 from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["TaskQuality", "quality_of", "refused_for"]
@@ -104,7 +104,7 @@ class _Call:
         """Return the reference's results for arguments as they are."""
         with torch.no_grad():
             found = self.task.reference(*given)
-        return [one.clone() for one in tensors_of(found)]
+        return [as_real(one).clone() for one in tensors_of(found)]
 
     def changed(self, names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         """Return the arguments with the floating-point tensors of some names changed."""
@@ -170,6 +170,8 @@ def _has_zero_weights(call: _Call) -> str:
 
 def _ignores_inputs(call: _Call) -> str:
     moved = {name: call.others[name] if name in call.inputs else value for name, value in call.values.items()}
+    if not any(_differs(value, call.others[name]) for name, value in call.values.items()):
+        return "its inputs are the same for every seed, so a result that was kept is right; draw them"
     if not call.inputs or not _are_near(call.results, call.run(moved)):
         return ""
     return "its results hardly depend on its inputs: with other numbers they are the same but for 1 %"
@@ -249,6 +251,14 @@ def _copied(value: Any, device: str) -> Any:
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
+
+
+def _differs(value: Any, other: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) != len(other) or any(map(_differs, value, other))
+    if isinstance(value, Tensor):
+        return not (value.shape == other.shape and same_tensor(value, other))
+    return bool(value != other)
 
 
 def _is_floating(value: Any) -> bool:

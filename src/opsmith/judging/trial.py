@@ -17,6 +17,7 @@ from opsmith.judging.cell import Cell, CellError, Returned
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
@@ -43,6 +44,8 @@ class Trial:
     calls: int = 0
     shared: set[int] = field(default_factory=set)
     slowest_s: float = 0.0
+    complex_inputs: frozenset[str] = frozenset()
+    complex_outputs: frozenset[int] = frozenset()
 
     @property
     def has_time(self) -> bool:
@@ -51,9 +54,21 @@ class Trial:
 
     @cached_property
     def subject(self) -> Subject:
-        """The task as the oracle takes it; what is called is the reference. What is learnt of it is kept with it."""
+        """The task as the oracle takes it, with pairs for complex numbers; what is called is the reference.
+
+        What is learnt of it is kept with it.
+        """
         task = self.task
-        call = task.reference
+
+        def call(*arguments: Any) -> tuple[Tensor, ...]:
+            given = [
+                torch.view_as_complex(value.contiguous()) if name in self.complex_inputs else value
+                for name, value in zip(task.parameters, arguments, strict=False)
+            ]
+            found = tensors_of(task.reference(*given))
+            self.complex_outputs = frozenset(number for number, one in enumerate(found) if one.is_complex())
+            return tuple(map(as_real, found))
+
         return Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
 
     def arguments(self, values: Values) -> list[Any]:
@@ -64,7 +79,14 @@ class Trial:
         """Return what the reference gives; raises what it raises. `case` says what kind of numbers these are."""
         here = on_device(values, self.cell.device)
         with torch.no_grad():
-            return expect(self.subject, case or as_case(values, self.task.parameters), here)
+            if not any(isinstance(one, Tensor) and one.is_complex() for one in here.values()):
+                return expect(self.subject, case or as_case(values, self.task.parameters), here)
+            # The oracle is one of real numbers.
+            self.complex_inputs = frozenset(
+                name for name, one in here.items() if isinstance(one, Tensor) and one.is_complex()
+            )
+            pairs = {name: as_real(value) if isinstance(value, Tensor) else value for name, value in here.items()}
+            return expect(self.subject, as_case(pairs, self.task.parameters), pairs)
 
     def call(
         self, values: Values, *, keep: bool = False, margin: int = _NOT_A_NUMBER, soil: int | None = None
@@ -156,6 +178,11 @@ class Trial:
         if len(found) != len(expected.values):
             text = f"it returns {len(found)} results, the reference {len(expected.values)}"
             return Charge(Refusal.WRONG_SHAPE, text)
+        for number, one in enumerate(found):
+            if one.is_complex() != (number in self.complex_outputs):
+                usual = "complex" if number in self.complex_outputs else "real"
+                return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {usual}")
+        found = [as_real(one) for one in found]
         for number, (one, value) in enumerate(zip(found, expected.values, strict=True)):
             if one.shape != value.shape:
                 text = f"output {number} has the shape {list(one.shape)}, the reference's has {list(value.shape)}"

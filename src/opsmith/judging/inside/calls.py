@@ -15,6 +15,7 @@ from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
 from opsmith.judging.memory import Area, view_of
+from opsmith.judging.packings import number_as_tensor
 from opsmith.judging.scaled import bytes_of, scaled
 
 __all__ = ["Calls"]
@@ -26,6 +27,7 @@ _pointer, _storage_of, _requires_grad_ = Tensor.data_ptr, Tensor.untyped_storage
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
 _Tensor, _Parameter, _type, _len = torch.Tensor, torch.nn.Parameter, type, len
+_Dict, _NUMBERS = dict, (bool, int, float)
 _uint8 = torch.uint8
 _collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
@@ -130,7 +132,7 @@ class Calls:
         self.device.wait()
         told = {}
         if read_bytes is not None:
-            kept = [[_resolved(one) for one in _listed(result)] for result in kept]
+            kept = [_Flat(map(self._resolved, _listed(result))) for result in kept]
             told["places"] = [list(map(_place, results)) for results in kept]
         _collect_again()
         self.results = [] if is_lead_in else kept
@@ -167,7 +169,7 @@ class Calls:
                 return {"not_differentiable": lost}
             _backward(outputs, self.slots[arriving])
         self.device.wait()
-        self.results = [[_gradient_of(one) for one in given]]
+        self.results = [_Flat(_gradient_of(one) for one in given)]
         return {}
 
     def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:
@@ -176,7 +178,8 @@ class Calls:
         at, found = 0, []
         for number in which:
             described: list[Any] = []
-            for result in self.snapshots if is_snapshot else _listed(self.results[number]):
+            for found_one in self.snapshots if is_snapshot else _listed(self.results[number]):
+                result = self._resolved(found_one)
                 if result is None:
                     described.append(None)
                     continue
@@ -229,9 +232,16 @@ class Calls:
         return sum(
             -(-bytes_of(one) // _ALIGNMENT) * _ALIGNMENT
             for number in which
-            for one in _listed(self.results[number])
+            for one in map(self._resolved, _listed(self.results[number]))
             if not _oddness(one)
         )
+
+    def _resolved(self, result: Any) -> Any:
+        """Return a result as a tensor in its memory: a number, and what is conjugated or negated only when it is read."""
+        kind = _type(result)
+        if kind in _NUMBERS:
+            return number_as_tensor(result, self.device.name)
+        return _clone(result) if kind is _Tensor and (_is_negated(result) or _is_conjugated(result)) else result
 
     def _shared_argument(self, result: Tensor) -> list[int]:
         """Return the arguments, by slot and position, whose memory a result lies in."""
@@ -246,20 +256,25 @@ class Calls:
         return []
 
 
+class _Flat(list[Any]):
+    """The results of a call, or gradients, as they are given."""
+
+
 def _listed(found: Any) -> list[Any]:
-    """Return the results of a call. A list of a class of its own may compute when it is gone through: it is a result."""
+    """Return the results of a call, those in tuples, lists and dictionaries too, as `trees.tensors_of` has them.
+
+    A list of a class of its own may compute when it is gone through: it is a result.
+    """
     kind = _type(found)
-    if kind is list or kind is tuple:
+    if kind is _Flat:
         return list(found)
-    # Tuples with names, as PyTorch's functions return them.
-    return list(tuple.__iter__(found)) if issubclass(kind, tuple) else [found]
-
-
-def _resolved(result: Any) -> Any:
-    """Return a result that is in its memory, and not conjugated or negated only when it is read."""
-    if _type(result) is _Tensor and (_is_negated(result) or _is_conjugated(result)):
-        return _clone(result)
-    return result
+    if kind is _Dict:
+        found = [found[key] for key in sorted(found, key=str)]
+    elif issubclass(kind, tuple):  # with names, as PyTorch's functions return them
+        found = list(tuple.__iter__(found))
+    elif kind is not list:
+        return [found]
+    return [one for item in found if item is not None for one in _listed(item)]
 
 
 def _place(result: Any) -> int | list[int] | None:

@@ -14,20 +14,23 @@ from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.symbols import guessed_signature
-from opsmith.judging.tasks.trees import as_argument
+from opsmith.judging.tasks.trees import as_argument, tensors_of
 from opsmith.subject.examples import labelled
 
 __all__ = ["FEW", "read_function"]
 
 # Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
 FEW = 16
+# Seeds with which it is tried whether integers may be other ones.
+_TRIES = 3
 
 
 def read_function(function: Callable[..., Any], examples: Iterable[Any]) -> Task:
     """Return the task of a function; an example is a tuple of arguments, or a mapping by name.
 
-    Each seed draws other numbers like those of an example: from among them, and off by some percent; integers stay, as
-    they may be indices. Raises ArgumentError for examples that do not fit.
+    Each seed draws other numbers like those of an example: from among them, and off by some percent. Integers are drawn
+    from among them as they are, and rows of a mask change places, where the function takes that; sorted ones stay, which
+    may be offsets. Raises ArgumentError for examples that do not fit.
     """
     name = getattr(function, "__name__", "function")
     declared = _parameters_of(function, name)
@@ -41,7 +44,7 @@ def read_function(function: Callable[..., Any], examples: Iterable[Any]) -> Task
     names = tuple(first)
     if other := next((label for label, call in calls.items() if tuple(call) != names), None):
         raise ArgumentError(f"the {other} of {name} has other arguments than the first; give all of them the same ones")
-    posed = {label: functools.partial(_like, call) for label, call in calls.items()}
+    posed = {label: functools.partial(_like, call, _drawn_integers(function, call)) for label, call in calls.items()}
     guess = guessed_signature(name, function, first)
     return Task(
         name,
@@ -80,7 +83,8 @@ def _as_call(example: Any, names: tuple[str, ...], function: str) -> dict[str, A
     return {name: as_argument(value, f"{function}: the argument {name}") for name, value in call.items()}
 
 
-def _like(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
+def _like(call: Mapping[str, Any], drawn: frozenset[str], seed: int) -> Mapping[str, Any]:
+    """Return a call with other numbers; `drawn` are the arguments whose integers are other ones, too."""
     generator = torch.Generator().manual_seed(seed)
 
     def other(value: Any) -> Any:
@@ -88,9 +92,54 @@ def _like(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
             return [other(item) for item in value]
         if not isinstance(value, Tensor):
             return value
+        if value.is_complex() and value.numel():
+            return torch.view_as_complex(_redrawn(torch.view_as_real(value.resolve_conj()).contiguous(), generator))
         return _redrawn(value, generator) if value.is_floating_point() and value.numel() else value.clone()
 
-    return {name: other(value) for name, value in call.items()}
+    return {name: _chosen(value, generator) if name in drawn else other(value) for name, value in call.items()}
+
+
+def _drawn_integers(function: Callable[..., Any], call: Mapping[str, Any]) -> frozenset[str]:
+    """Return the arguments whose integers may be others of them: the function takes those, and stays finite."""
+    names = [name for name, value in call.items() if isinstance(value, Tensor) and _is_choice(value)]
+    if not names or not _is_finite(function, call):
+        return frozenset()
+    found: frozenset[str] = frozenset()
+    for name in names:
+        more = found | {name}
+        if all(_is_finite(function, _like(call, more, seed)) for seed in range(_TRIES)):
+            found = more
+    return found
+
+
+def _is_choice(value: Tensor) -> bool:
+    """Whether a tensor has integers, or a mask, in an order that may be another one."""
+    if value.is_floating_point() or value.is_complex() or value.numel() < 2:
+        return False
+    flat = value.flatten()
+    return value.dtype is torch.bool or bool((flat[1:] < flat[:-1]).any())
+
+
+def _is_finite(function: Callable[..., Any], call: Mapping[str, Any]) -> bool:
+    given = [value.clone() if isinstance(value, Tensor) else value for value in call.values()]
+    try:
+        with torch.no_grad():
+            results = tensors_of(function(*given))
+    except Exception:
+        return False
+    return all(bool(one.isfinite().all()) for one in results)
+
+
+def _chosen(value: Tensor, generator: torch.Generator) -> Tensor:
+    """Return integers from among those of a tensor, all of them where each is there once; of a mask, its rows."""
+    rows = value.reshape(-1, value.shape[-1]) if value.dtype is torch.bool and value.dim() > 1 else value.flatten()
+    if rows.dtype is torch.bool or len(rows.unique()) == len(rows):
+        places = torch.randperm(len(rows), generator=generator)
+    else:
+        places = torch.randint(0, len(rows), (len(rows),), generator=generator)
+    found = torch.empty_like(value)
+    found.copy_(rows[places].reshape(value.shape))
+    return found
 
 
 def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentError
-from opsmith.judging.packings import filled
+from opsmith.judging.packings import filled, number_as_tensor
 
-__all__ = ["Tree", "as_argument", "same_tensor", "tensors_of", "tree_of"]
+__all__ = ["Tree", "as_argument", "as_real", "flattened", "same_tensor", "tensors_of", "tree_of"]
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,33 @@ def as_argument(value: Any, where: str) -> Any:
 
 
 def tensors_of(found: Any) -> list[Tensor]:
-    """Return the tensors among what a function returns, one or several."""
-    return [one for one in (found if isinstance(found, tuple | list) else [found]) if isinstance(one, Tensor)]
+    """Return the tensors of what a function returns: one, or those in tuples, lists and dictionaries, by their keys.
+
+    Numbers are tensors without dimensions. What is neither, such as None, is left out.
+    """
+    if isinstance(found, Tensor):
+        return [found]
+    if isinstance(found, bool | int | float):
+        return [number_as_tensor(found)]
+    if isinstance(found, dict):
+        found = [found[key] for key in sorted(found, key=str)]
+    return [one for item in found for one in tensors_of(item)] if isinstance(found, tuple | list) else []
+
+
+def flattened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that returns a tensor, or a tuple of them, where another one returns them in a structure."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        found = function(*arguments)
+        return found if isinstance(found, Tensor) or found is None else tuple(tensors_of(found))
+
+    return call
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """Return complex numbers as pairs of real ones, along another dimension; others as they are."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def same_tensor(one: Tensor, other: Tensor) -> bool:

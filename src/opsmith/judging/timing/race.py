@@ -22,7 +22,7 @@ from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.scaled import FACTORS, Inputs, are_scalable, bytes_of
-from opsmith.judging.tasks.trees import tensors_of
+from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
@@ -315,9 +315,10 @@ def _are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
     """Whether results are the reference's, at a glance: but for some percent of their norm, and in their integers."""
     if len(found) != len(usual) or any(a.shape != b.shape for a, b in zip(found, usual, strict=True)):
         return False
-    if not all(torch.equal(a, b.cpu()) for a, b in zip(found, usual, strict=True) if not a.is_floating_point()):
+    pairs = [(as_real(a), as_real(b.cpu())) for a, b in zip(found, usual, strict=True)]
+    if not all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()):
         return False
-    return is_near(found, usual) or not any(one.is_floating_point() for one in found)
+    return is_near(found, usual) or not any(a.is_floating_point() for a, _ in pairs)
 
 
 def _room_bytes(device: str) -> int:
