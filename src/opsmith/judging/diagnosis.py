@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -55,9 +56,13 @@ def charge_for(
             Refusal.CACHED_RESULT, f"it returns the result of an earlier call with other inputs; {message}", where
         )
     try:
-        return _named_by_calls(trial, values, found, expected, message, where, index)
+        charge = _named_by_calls(trial, values, found, expected, message, where, index)
     except CellError as error:
         return Charge(error.charge.refusal, error.charge.message, where)
+    # Integers have no last digits, near as other results may be.
+    if charge.refusal is Refusal.LOW_PRECISION and not as_real(found[wrong.output]).is_floating_point():
+        return replace(charge, refusal=Refusal.WRONG_VALUES)
+    return charge
 
 
 def _named_by_calls(

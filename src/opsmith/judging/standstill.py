@@ -24,7 +24,7 @@ __all__ = ["OtherMemory", "Standstill"]
 _PATIENCE_S = 2.0
 _STOPPED = frozenset("TtZX")
 # What lies between the elements of a result that is not dense is read as well, up to so many times their bytes.
-_MOST_SPREAD, _SPREAD_BYTES = 16, 1 << 20
+_MOST_SPREAD, _SPREAD_BYTES = 16, 256 << 20
 
 
 class Standstill:

@@ -345,7 +345,7 @@ def empty(order, is_lead_in=False, is_watched=False, **more):
     late.clear()
     count[0] += 1
     late.append(None)
-    if is_lead_in or is_watched or len(order) < 20 or count[0] < 60:
+    if is_lead_in or is_watched or len(order) < 2 or count[0] < 60:
         late.clear()
     return run(order, is_lead_in=is_lead_in, is_watched=is_watched, **more)
 def compute(which, is_snapshot=False):
@@ -379,7 +379,7 @@ def fill():
 threading.Thread(target=fill, daemon=True).start()
 def begin(order, is_lead_in=False, is_watched=False, **more):
     count[0] += 1
-    is_late[0] = not is_lead_in and not is_watched and len(order) > 20 and count[0] > 60
+    is_late[0] = not is_lead_in and not is_watched and len(order) > 1 and count[0] > 60
     found = run(order, is_lead_in=is_lead_in, is_watched=is_watched, **more)
     is_late[0] = False
     return found

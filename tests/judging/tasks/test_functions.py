@@ -66,6 +66,41 @@ def test_numbers_stay_like_those_of_an_example():
     assert torch.equal(one["index"], torch.arange(12))
 
 
+def test_integers_are_drawn_where_the_function_takes_them():
+    rows, offsets = torch.tensor([4, 0, 4, 7, 1, 2]), torch.tensor([0, 2, 5])
+    mask = torch.ones(6, 6, dtype=torch.bool).tril()
+    example = (torch.rand(9, 3), rows, offsets, mask)
+    task = load_task(
+        lambda table, rows, offsets, mask: (table[rows].cumsum(0)[offsets], mask.sum(-1)), examples=[example]
+    )
+    calls = [task.inputs(seed) for seed in range(8)]
+    assert len({tuple(one["rows"].tolist()) for one in calls}) > 4
+    assert {number for one in calls for number in one["rows"].tolist()} <= set(rows.tolist())
+    assert all(torch.equal(one["offsets"], offsets) for one in calls)  # sorted ones may be offsets
+    assert len({tuple(one["mask"].sum(-1).tolist()) for one in calls}) > 4
+    assert all(sorted(one["mask"].sum(-1).tolist()) == [1, 2, 3, 4, 5, 6] for one in calls)
+    assert torch.equal(task.inputs(3)["rows"], calls[3]["rows"])
+
+
+def test_integers_that_a_function_does_not_take_stay():
+    def gather(x, rows):
+        if int(rows[0]) != 3:
+            raise ValueError("the first row comes first")
+        return x[rows]
+
+    task = load_task(gather, examples=[(torch.rand(9, 3), torch.tensor([3, 1, 2, 2]))])
+    assert all(task.inputs(seed)["rows"].tolist() == [3, 1, 2, 2] for seed in range(4))
+
+
+def test_a_permutation_stays_one_and_complex_numbers_are_drawn():
+    example = (torch.randn(8, dtype=torch.complex64), torch.randperm(8, generator=torch.Generator().manual_seed(1)))
+    task = load_task(lambda x, order: x[order], examples=[example])
+    calls = [task.inputs(seed) for seed in range(4)]
+    assert all(sorted(one["order"].tolist()) == list(range(8)) for one in calls)
+    assert len({tuple(one["order"].tolist()) for one in calls}) > 2
+    assert not torch.equal(calls[0]["x"], calls[1]["x"])
+
+
 def test_a_definition():
     task = load_task(lltm_gates)
     assert task.kind == "definition" and task.signature is lltm_gates.definition.signature
@@ -81,6 +116,8 @@ def test_examples_of_a_definition_have_other_numbers():
     one, other = task.inputs(0)["boxes"], task.inputs(1)["boxes"]
     assert one.shape == other.shape and not torch.equal(one, other)
     assert bool((one[:, 2:] >= one[:, :2]).all())
+    ratio = one / other
+    assert not torch.allclose(ratio, ratio[0, 0].expand_as(ratio), rtol=1e-3)  # no multiples
 
 
 @pytest.mark.parametrize("name", ["opsmith.ops.lltm.cell::lltm_gates", "opsmith.ops.lltm.cell:lltm_gates"])

@@ -73,6 +73,10 @@ def _reference(operator: Operator, signature: Signature) -> Any:
     return reference
 
 
+# The bounds of the power and of the factor by which examples have other numbers.
+_SCALES = ((0.85, 1.15), (0.75, 1.25))
+
+
 def _examples(subject: Subject) -> dict[str, Any]:
     """Return the examples that a definition has, as makers of such calls with other numbers."""
     return {
@@ -82,7 +86,10 @@ def _examples(subject: Subject) -> dict[str, Any]:
 
 
 def _scaled(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-    """Return a call with each floating tensor times a number of its own: boxes stay boxes, and what is sorted stays so."""
+    """Return a call with each floating tensor in another scale, by a power and a factor: what is sorted stays so.
+
+    Boxes stay boxes. By a factor alone, calls would be multiples of each other, and results known from the first.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def other(value: Any) -> Any:
@@ -92,7 +99,12 @@ def _scaled(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
             return value
         if not value.is_floating_point() or len(value.unique()) <= FEW:
             return value.clone()
-        return value * (0.75 + 0.5 * float(torch.rand((), generator=generator)))
+        power, factor = (low + (high - low) * float(torch.rand((), generator=generator)) for low, high in _SCALES)
+        largest = float(value.abs().max())
+        if not 0 < largest < float("inf"):
+            return value * factor
+        wide = value.to(torch.float64) / largest
+        return (wide.sign() * wide.abs() ** power * (factor * largest)).to(value.dtype)
 
     return {name: other(value) for name, value in call.items()}
 
