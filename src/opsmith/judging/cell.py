@@ -20,7 +20,7 @@ from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charg
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.launch import Limits
-from opsmith.judging.memory import Area, describe
+from opsmith.judging.memory import Area, describe, sum_of_words
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign, Walls
 from opsmith.judging.scaled import bytes_of
@@ -170,6 +170,10 @@ class Cell:
         wall_s = time.perf_counter() - begun
         if is_exact:
             self.process.stand_still()
+            if "error" not in found and found.get("read") != sum_of_words(self._image):
+                raise CellError(
+                    Charge(Refusal.REACHES_OUTSIDE, "its process does not read its inputs before the calls")
+                )
         if self.device == "cuda":  # memory that is given back soon is seen by the allocator's limit alone
             self.process.hold_to_limits()
         missing = found.get("not_differentiable", [])

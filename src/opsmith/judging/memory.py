@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeGuard
 import torch
 from torch import Tensor
 
-__all__ = ["DTYPES", "Area", "Parts", "describe", "read_tensor", "span_of", "view_of"]
+__all__ = ["DTYPES", "Area", "Parts", "describe", "read_tensor", "span_of", "sum_of_words", "view_of"]
 
 _ALIGNMENT, _MARGIN = 64, 256
 # Linux's numbers, which fcntl has from Python 3.10 on only in part.
@@ -57,6 +57,11 @@ class Area:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def sum_of_words(content: Tensor) -> int:
+    """Return the sum of the words of some bytes, of eight each, modulo 2^64: who knows it has read them."""
+    return int(content.view(torch.int64).sum())
 
 
 def span_of(tensor: Tensor) -> int:

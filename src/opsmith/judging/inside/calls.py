@@ -118,8 +118,9 @@ class Calls:
         self.device.before_calls()
         _collect_no_more()
         keep = kept.append
+        told: dict[str, Any] = {}
         if read_bytes is not None:
-            self.device.touch(self.areas["inputs"], read_bytes)
+            told["read"] = self.device.touch(self.areas["inputs"], read_bytes)
         with torch.no_grad():
             if is_watched:
                 self.device.arrive_late()
@@ -130,7 +131,6 @@ class Calls:
                 for slot in order:
                     keep(function(slots[slot]))
         self.device.wait()
-        told = {}
         if read_bytes is not None:
             kept = [_Flat(map(self._resolved, _listed(result))) for result in kept]
             told["places"] = [list(map(_place, results)) for results in kept]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
-
-from opsmith.judging.memory import Area, Parts
+from opsmith.judging.memory import Area, Parts, sum_of_words
 
 __all__ = ["Cpu", "Device", "device_named"]
 
@@ -31,8 +29,11 @@ class Device(Protocol):
         """Copy what is on the device now into the area."""
         ...
 
-    def touch(self, area: Area, nbytes: int | None = None) -> None:
-        """Read the inputs once, as one who has made them has: those in the first bytes, all by default."""
+    def touch(self, area: Area, nbytes: int | None = None) -> int:
+        """Read the inputs once, as one who has made them has: those in the first bytes, all by default.
+
+        Return what shows that: the sum of their words (see `memory.sum_of_words`), or 0 where they lie elsewhere.
+        """
         ...
 
     def before_calls(self) -> None:
@@ -67,10 +68,9 @@ class Cpu:
     def write_back(self, area: Area) -> None:
         """Do nothing: it is the memory that the candidate has seen."""
 
-    def touch(self, area: Area, nbytes: int | None = None) -> None:
+    def touch(self, area: Area, nbytes: int | None = None) -> int:
         """Read the area: another process has written it, and its pages and lines are not here yet."""
-        words = area.bytes.view(torch.int64)
-        (words if nbytes is None else words[: max(1, nbytes // 8)]).max()
+        return sum_of_words(area.bytes if nbytes is None else area.bytes[:nbytes])
 
     def before_calls(self) -> None:
         """Do nothing."""

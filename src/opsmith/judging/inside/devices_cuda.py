@@ -69,8 +69,9 @@ class Cuda:
         if self._on_device is not None and self._on_device.numel() == area.size:
             area.bytes.copy_(self._on_device)
 
-    def touch(self, area: Area, nbytes: int | None = None) -> None:
+    def touch(self, area: Area, nbytes: int | None = None) -> int:
         """Do nothing: inputs have just been copied to the device, and its cache is emptied before calls."""
+        return 0
 
     def before_calls(self) -> None:
         """Empty the second-level cache, and let nothing persist in it: candidates share one with their inputs."""
