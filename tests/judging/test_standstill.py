@@ -8,7 +8,7 @@ import pytest
 import torch
 from judging_kit.cells import cell_of
 
-from opsmith.judging.cell import Batch, Cell
+from opsmith.judging.cell import Batch, Cell, CellError
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -88,3 +88,36 @@ def f(x):
         assert seen == [seen[0]] * 3
         cell.process.go_on_for(0.05)
         assert float(_seen(cell, done, torch.zeros(1))) > seen[0]
+
+
+def test_who_waits_for_a_child_with_its_memory_stands_still_too() -> None:
+    text = """
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+def start():
+    if libc.syscall(58) == 0:  # vfork
+        time.sleep(600)
+import platform
+if platform.machine() == "x86_64":
+    threading.Thread(target=start, daemon=True).start()
+    time.sleep(0.2)
+def f(x):
+    return x
+"""
+    with cell_of(text) as cell:
+        cell.load([[torch.ones(1)]])
+        assert cell.run([0], is_timed=True).error is None
+        assert cell.process.standstill.is_on
+
+
+def test_inputs_that_are_not_read_in_the_time_of_the_calls_are_told() -> None:
+    text = """
+import opsmith.judging.inside.devices as devices
+devices.Cpu.touch = lambda self, area, nbytes=None: 0
+def f(x):
+    return x
+"""
+    with cell_of(text) as cell:
+        cell.load([[torch.ones(1)]], hidden_from=0)
+        with pytest.raises(CellError, match="does not read its inputs"):
+            cell.run([0], is_timed=True)

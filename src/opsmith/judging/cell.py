@@ -162,24 +162,32 @@ class Cell:
         is_exact = is_timed and self.is_exact
         if is_exact:
             self.process.stand_still()
-            message["read_bytes"] = used = len(self._image)
-            if self._is_hidden:
-                self._area("inputs", used).bytes[:used].copy_(self._image)
+            self._show_hidden()
+            message["read_bytes"] = len(self._image)
         begun = time.perf_counter()
         found = self.process.ask("run", patience_s, **message)
         wall_s = time.perf_counter() - begun
         if is_exact:
             self.process.stand_still()
-            if "error" not in found and found.get("read") != sum_of_words(self._image):
-                raise CellError(
-                    Charge(Refusal.REACHES_OUTSIDE, "its process does not read its inputs before the calls")
-                )
+            self._hold_to_reading(found)
         if self.device == "cuda":  # memory that is given back soon is seen by the allocator's limit alone
             self.process.hold_to_limits()
         missing = found.get("not_differentiable", [])
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
         charge = charge_of(found, Refusal.RAISED) or charge_of_cache(found)
         return Batch(wall_s, charge, lacking, found.get("places"))
+
+    def _show_hidden(self) -> None:
+        used = len(self._image)
+        if self._is_hidden:
+            self._area("inputs", used).bytes[:used].copy_(self._image)
+            self._is_hidden = False
+
+    def _hold_to_reading(self, found: Mapping[str, Any]) -> None:
+        """Raise CellError where the process has not read the inputs in the time of the calls, which is taken off."""
+        if "error" not in found and found.get("read") != sum_of_words(self._image):
+            text = "its process does not read its inputs before the calls"
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, text))
 
     def seen(self, done: Batch, number: int, like: Sequence[Tensor]) -> list[Tensor] | None:
         """Return the results of a call of an exact batch as they lie in the process's memory, which stands still.

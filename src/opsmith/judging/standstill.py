@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,8 @@ __all__ = ["OtherMemory", "Standstill"]
 # A thread in the middle of a system call stops when that has ended.
 _PATIENCE_S = 2.0
 _STOPPED = frozenset("TtZX")
+# One that waits for a child it shares memory with (vfork) does so until the child goes on.
+_WAITING, _WAITS_S = frozenset("D"), 0.1
 # What lies between the elements of a result that is not dense is read as well, up to so many times their bytes.
 _MOST_SPREAD, _SPREAD_BYTES = 16, 256 << 20
 
@@ -38,17 +40,19 @@ class Standstill:
     def begin(self) -> bool:
         """Stop all of them, and return whether they have stopped."""
         self.is_on = True
-        until_s = time.monotonic() + _PATIENCE_S
+        begun_s = time.monotonic()
         # Those that are known at once: looking for others takes as long as a short call.
         running: Iterable[int] = self._members
         while True:
             for one in running:
                 _signal(one, signal.SIGSTOP)
             self._members = family(self._pid)
-            running = [one for one in self._members if not _has_stopped(one)]
+            taken_s = time.monotonic() - begun_s
+            still = _STOPPED if taken_s < _WAITS_S else _STOPPED | _WAITING
+            running = [one for one in self._members if not _is_in(one, still)]
             if not running:
                 return True
-            if time.monotonic() > until_s:
+            if taken_s > _PATIENCE_S:
                 return False
 
     def end(self) -> None:
@@ -64,13 +68,13 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _has_stopped(pid: int) -> bool:
-    """Whether none of a process's threads can go on."""
+def _is_in(pid: int, states: Collection[str]) -> bool:
+    """Whether each of a process's threads is in one of some states."""
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError, IndexError):
                 # The name, in parentheses, may have anything in it; behind it is the state.
-                if (task / "stat").read_text().rpartition(")")[2].split()[0] not in _STOPPED:
+                if (task / "stat").read_text().rpartition(")")[2].split()[0] not in states:
                     return False
     return True
 
