@@ -20,7 +20,6 @@ from opsmith.checker.process.memory_limit import limited_memory
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import flattened
 from opsmith.judging.watchdog import Watchdog
 
 __all__ = ["BoundedTask", "OverLimit", "TaskLimits", "host_memory_limit"]
@@ -69,7 +68,7 @@ class BoundedTask:
         self._left_s, self._is_first, self.most_elements = limits.all_s, True, 0
         self.task = replace(
             task,
-            reference=self._bounded(_REFERENCE, flattened(task.reference)),
+            reference=self._bounded(_REFERENCE, task.reference),
             inputs=self._bounded(_INPUTS, task.inputs),
             posed={label: self._bounded(_INPUTS, make) for label, make in task.posed.items()},
         )

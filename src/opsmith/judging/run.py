@@ -25,6 +25,7 @@ from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.seeds import derived, secret_seed, with_scattered_seeds
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.trees import flattened
 from opsmith.judging.timing.clock import Overhead, measure_overhead
 from opsmith.judging.timing.floor import floor_of
 from opsmith.judging.timing.race import bytes_of_round, time_candidate
@@ -113,7 +114,7 @@ class _Judge:
         call_s, load_s = options.call_seconds, options.load_seconds
         limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, int(options.memory_gib * 2**30))
         self.bounded = BoundedTask(with_scattered_seeds(task), limits, None if hooks.give_up is None else self._give_up)
-        self.task = self.bounded.task
+        self.task = replace(self.bounded.task, reference=flattened(self.bounded.task.reference))
         self.cell: Cell | None = None
         self.limits = limits_of(options, self.device)
         self.seed = options.seed if options.seed is not None else secret_seed()
