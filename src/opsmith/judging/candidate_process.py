@@ -29,6 +29,8 @@ __all__ = ["CandidateProcess"]
 _START_S = 60.0
 _TICK_S = 0.1
 _TAIL_BYTES = 3000
+# Last words of Python, C++ and the loader of libraries.
+_NO_MEMORY = ("MemoryError", "bad_alloc", "cannot allocate memory", "failed to map segment")
 
 
 class CandidateProcess:
@@ -60,7 +62,8 @@ class CandidateProcess:
         try:
             found = self._answer(None, _START_S)
         except CellError as error:
-            if error.charge.refusal is not Refusal.OVER_MEMORY and "MemoryError" not in error.charge.message:
+            lacks_memory = any(words in error.charge.message for words in _NO_MEMORY)
+            if error.charge.refusal is not Refusal.OVER_MEMORY and not lacks_memory:
                 raise
             allowed = f"the {self.limits.memory_bytes >> 20} MiB that a candidate may take"
             raise CellError(_over(f"PyTorch alone does not fit into {allowed}: allow more (--memory-gib)")) from None
