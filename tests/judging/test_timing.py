@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch._dynamo.utils import counters
 from opsmith.benchmark.ceilings import Ceilings
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.scaled import Inputs, are_scalable, scaled
-from opsmith.judging.timing import race
+from opsmith.judging.timing import race, round_size
 from opsmith.judging.timing.floor import floor_of
 from opsmith.judging.timing.rivals import rivals_of
 
@@ -62,15 +63,16 @@ def normalize(x, w):
 @pytest.mark.parametrize("name", ["honest", "knows copies"])
 def test_copies_of_inputs_are_calls_as_others_are(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
-    plan = race._Race._plan
+    size_of_rounds = round_size.size_of_rounds
 
-    def planned(self: race._Race) -> None:
-        plan(self)
-        counts.append((self.made, self.count))
+    def planned(*given: Any) -> round_size.RoundSize:
+        size = size_of_rounds(*given)
+        counts.append((size.made, size.count))
+        return size
 
-    monkeypatch.setattr(race, "_COPIED_ON", ("cpu",))
-    monkeypatch.setattr(race, "_MOST_ELEMENTS", 8192)
-    monkeypatch.setattr(race._Race, "_plan", planned)
+    monkeypatch.setattr(round_size, "_COPIED_ON", ("cpu",))
+    monkeypatch.setattr(round_size, "_MOST_ELEMENTS", 8192)
+    monkeypatch.setattr(race, "size_of_rounds", planned)
     judgement = judged(tmp_path, RIGHT if name == "honest" else ONCE, time=True, seconds=10.0)
     assert judgement.ok is (name == "honest"), str(judgement)
     ((made, count),) = counts

@@ -120,14 +120,11 @@ class Cell:
             one, of_one, end = describe(slot, end)
             described.append(one)
             spans += of_one
-            shown += len(of_one) if number < hidden_from else 0
+            shown = end if number < hidden_from else shown
         area = self._area("inputs", end)
-        self._image, self._spans, self._is_hidden = _image_of(spans, end, margin), spans, shown < len(spans)
-        if self._is_hidden:
-            area.bytes[:end].fill_(margin)
-            _write(spans[:shown], area)
-        else:
-            area.bytes[:end].copy_(self._image)
+        self._image, self._spans, self._is_hidden = _image_of(spans, end, margin), spans, shown < end
+        area.bytes[:shown].copy_(self._image[:shown])
+        area.bytes[shown:end].fill_(margin)
         copied = sum(bytes_of(list(slots[source])) for source, _ in copies)
         self.process.copied_bytes = max(self.process.copied_bytes, copied)
         self.process.ask(
@@ -278,11 +275,6 @@ def _image_of(spans: Sequence[tuple[int, Tensor]], size: int, margin: int) -> Te
     for at, flat in spans:
         image[at : at + flat.numel() * flat.element_size()].copy_(flat.contiguous().view(torch.uint8))
     return image
-
-
-def _write(spans: Sequence[tuple[int, Tensor]], area: Area) -> None:
-    for at, flat in spans:
-        area.part(at, flat.numel(), flat.dtype).copy_(flat)
 
 
 def _differs(path: Path, content: bytes) -> bool:

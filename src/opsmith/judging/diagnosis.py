@@ -6,7 +6,7 @@ A wrong result alone does not tell a cache from a bug. What is tried here has on
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from torch import Tensor
@@ -20,7 +20,7 @@ from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
 
-__all__ = ["charge_for", "is_near", "same_numbers"]
+__all__ = ["charge_for", "is_near", "of_another_call"]
 
 # A result with a relative error (of norms) below this is of a lower precision, and not another function's.
 _PRECISION = 0.05
@@ -63,6 +63,23 @@ def charge_for(
     if charge.refusal is Refusal.LOW_PRECISION and not as_real(found[wrong.output]).is_floating_point():
         return replace(charge, refusal=Refusal.WRONG_VALUES)
     return charge
+
+
+def of_another_call(
+    trial: Trial,
+    found: Sequence[Tensor],
+    others: Iterable[Sequence[Tensor]],
+    last: Values,
+    wrong: Disagreement,
+    where: str,
+) -> Charge | None:
+    """Return the charge for a result that is another call's of its batch; `last` are the inputs of the last one."""
+    if not any(same_numbers(found, one) for one in others):
+        return None
+    is_last = trial.wrong(list(found), trial.expected(last)) is None
+    name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
+    text = "later calls write to an earlier result" if is_last else "it returns another call's result"
+    return Charge(name, f"{text}; {wrong}", where)
 
 
 def _named_by_calls(

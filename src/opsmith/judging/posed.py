@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.cell import CellError
-from opsmith.judging.diagnosis import charge_for, same_numbers
+from opsmith.judging.diagnosis import charge_for, of_another_call
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
@@ -198,11 +198,8 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
     if isinstance(wrong, Charge):
         raise _Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where))
     others = [one for number, one in enumerate(every) if number != index]
-    if any(same_numbers(every[index], one) for one in others):
-        is_last = trial.wrong(every[index], trial.expected(slots[-1])) is None
-        name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
-        text = "later calls write to an earlier result" if is_last else "it returns another call's result"
-        raise _Refused(Charge(name, f"{text}; {wrong}", where))
+    if (charge := of_another_call(trial, every[index], others, slots[-1], wrong, where)) is not None:
+        raise _Refused(charge)
     charge = charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index)
     is_late = charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION)
     raise _Refused(replace(charge, refusal=Refusal.DRIFTS) if is_late else charge)

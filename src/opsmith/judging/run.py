@@ -28,8 +28,9 @@ from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import flattened
 from opsmith.judging.timing.clock import Overhead, measure_overhead
 from opsmith.judging.timing.floor import floor_of
-from opsmith.judging.timing.race import bytes_of_round, time_candidate
+from opsmith.judging.timing.race import time_candidate
 from opsmith.judging.timing.rivals import rivals_of
+from opsmith.judging.timing.round_size import bytes_of_round
 from opsmith.judging.trial import Trial, on_device
 from opsmith.subject.blame import is_of_reference
 

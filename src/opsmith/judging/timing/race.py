@@ -18,39 +18,30 @@ from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import Batch, CellError
-from opsmith.judging.diagnosis import charge_for, is_near, same_numbers
+from opsmith.judging.diagnosis import charge_for, is_near, of_another_call
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
-from opsmith.judging.scaled import FACTORS, Inputs, are_scalable, bytes_of
+from opsmith.judging.scaled import FACTORS, Inputs
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
+from opsmith.judging.timing.round_size import LEAD_SLOTS, bytes_of_call, size_of_rounds
 from opsmith.judging.trial import Trial, Values, on_device
 from opsmith.subject.oracle import Expected
 
-__all__ = ["Timed", "bytes_of_round", "time_candidate"]
+__all__ = ["Timed", "time_candidate"]
 
-# A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes.
-_ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
-# Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes, and no more than this
-# part of the memory that is free. Both processes have them, and results of as many calls.
-_COPIED_ON, _COPIED_BYTES, _COPIED_PART = ("cuda",), 2 << 30, 1 / 16
-# A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
-_LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
-_LEAST_CALLS, _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 2, 5, 60
+_WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 5, 60
 # One posed call is timed for so long, where that is enough for the least number of rounds.
 _SECONDS = 6.0
-# What is shorter is this: a batch cannot take no time.
-_LEAST_S = 1e-9
 # At most the rest of a batch's time is taken for what the judge adds.
 _LEAST_PART = 0.5
-_PROBES = 3
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
-# So many bytes of results of a round are looked at. Where its process has to be asked for them, they are read twice, and in
-# a part of the rounds: in which ones is chance, after the calls.
-_READ_BYTES, _READ_PART = 256 << 20, 0.5
+# Where its process has to be asked for results, they are read twice, and in a part of the rounds: in which ones is chance,
+# after the calls.
+_READ_PART = 0.5
 _SEED_OF_ROUNDS = 1 << 20
 # When a thread has had its time.
 _LATER_S = 0.1
@@ -83,8 +74,8 @@ def time_candidate(
 
     `floor` is what no machine is faster than.
     """
-    race = _Race(trial, label, make, overhead, seed, rivals)
     try:
+        race = _Race(trial, label, make, overhead, seed, rivals)
         samples = race.run()
     except CellError as error:
         return Timed(charge=replace(error.charge, where=error.charge.where or f"{label}, timed"))
@@ -94,7 +85,7 @@ def time_candidate(
     if whole.high < floor.possible_s:
         text = f"{whole.middle:.3g} s a call, and the machine needs {floor.possible_s:.3g} s to move the bytes"
         return Timed(charge=Charge(Refusal.FASTER_THAN_THE_MACHINE, text, label))
-    calls = len(samples.own_s) * race.count
+    calls = len(samples.own_s) * race.size.count
     return Timed(tuple(_speed(label, own, name, samples, floor, calls) for name in rivals))
 
 
@@ -130,14 +121,13 @@ class _Race:
     ) -> None:
         self.trial, self.label, self.make, self.overhead, self.rivals = trial, label, make, overhead, rivals
         self.seed = seed + _SEED_OF_ROUNDS
-        self.made, self.count, self.lead_in, self.read = _LEAST_CALLS, _LEAST_CALLS, 1, _LEAST_CALLS
+        self.size = size_of_rounds(trial, make, self.seed, overhead)
         self.random = random.SystemRandom()
         self.late = LateReads(trial.cell)
         self.whole_s: list[float] = []
 
     def run(self) -> _Samples:
         """Return the samples; raises CellError for a result that is wrong."""
-        self._plan()
         samples = _Samples()
         until_s = time.monotonic() + _SECONDS
         for number in range(-_WARM_UP, _MOST_ROUNDS):
@@ -154,48 +144,22 @@ class _Race:
             raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
         return samples
 
-    def _plan(self) -> None:
-        """Decide how many calls make a round, from the time of one and the size of its inputs."""
-        values = self.make(self.seed)
-        most, nbytes = _most_calls(values), max(1, _bytes_of_call(values))
-        call_s = self._seconds_of_call(max(most, 1))
-        results = self.trial.plain(self.trial.cell.give([0])[0])
-        wanted = int(_ROUND_S / call_s)
-        self.lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / call_s)))
-        self.made = self.count = max(_LEAST_CALLS, min(most, wanted))
-        if self.trial.cell.device in _COPIED_ON and are_scalable(values):
-            room = self.made + _room_bytes(self.trial.cell.device) // nbytes
-            self.count = max(self.made, min(_MOST_CALLS, wanted, room, self.made * (1 + len(FACTORS))))
-        self.read = max(_LEAST_CALLS, min(self.count, _READ_BYTES // max(1, sum(map(bytes_of, results)))))
-
-    def _seconds_of_call(self, most: int) -> float:
-        """Return about how long a call takes, from as many as take long enough to tell, each on inputs of its own."""
-        count = 1
-        while True:
-            slots = [self.make(self.seed - 1 - index) for index in range(count)]
-            self.trial.load(slots)
-            every = [self.trial.run(range(count)) for _ in range(_PROBES)]
-            taken_s = max(min(done.wall_s for done in every) - self.overhead.of(count), _LEAST_S)
-            if count >= most or taken_s > _ROUND_S / 2:
-                return taken_s / count
-            count = min(4 * count, most)
-
     def _round(self, number: int) -> tuple[float, dict[str, float]]:
         """Return the seconds of a call of the candidate's and of each rival's."""
-        inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.made + _LEAD_SLOTS))
-        order = self.random.sample(range(_LEAD_SLOTS, len(inputs)), self.count)
+        inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.size.made + LEAD_SLOTS))
+        order = self.random.sample(range(LEAD_SLOTS, len(inputs)), self.size.count)
         cell = self.trial.cell
         # In every other round the contents change behind the same tensors, in the others they lie elsewhere.
-        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies, hidden_from=_LEAD_SLOTS)
+        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies, hidden_from=LEAD_SLOTS)
         # Calls that do not count, on inputs of their own: the processor has slept.
-        lead_in = [index % _LEAD_SLOTS for index in range(self.lead_in)]
+        lead_in = [index % LEAD_SLOTS for index in range(self.size.lead_in)]
         cell.run(lead_in, is_lead_in=True)
         begun_s = self.late.used_s()
         done = self.trial.run(order, is_timed=True)
         if cell.is_exact and (changed := cell.changed_inputs()):
             raise self._has_changed(changed)
-        looked_at = {self.random.randrange(self.count), self.count - 1}
-        which = self._some(self.count - 1) if cell.is_exact or self._is_read(number) else []
+        looked_at = {self.random.randrange(self.size.count), self.size.count - 1}
+        which = self._some(self.size.count - 1) if cell.is_exact or self._is_read(number) else []
         given: dict[int, list[Tensor]] = {}
         if not cell.is_exact:
             every = self.late.read(which, begun_s) if which else []
@@ -207,16 +171,16 @@ class _Race:
             cell.process.stand_still()  # its threads must not disturb what is timed here
         rivals_s, eager = self._rivals(inputs, lead_in)
         for at in sorted({*which, *looked_at}):
-            usual = eager[order[at] - _LEAD_SLOTS]
+            usual = eager[order[at] - LEAD_SLOTS]
             found = given[at] if at in given else self._seen(done, at, usual)
             # A look at each, for what is far off: then it is compared as the others are.
             if at in looked_at or not _are_about(found, usual):
                 self._hold(inputs, order, done, at, found)
-        read_s = self.overhead.of_reading(sum(map(_bytes_of_call, inputs.made))) if cell.is_exact else 0.0
-        whole_s = max(done.wall_s - read_s, _LEAST_PART * done.wall_s)
-        own_s = max(done.wall_s - read_s - self.overhead.of(self.count), _LEAST_PART * done.wall_s) / self.count
-        self.whole_s.append(whole_s / self.count)
-        return own_s, rivals_s
+        read_s = self.overhead.of_reading(sum(map(bytes_of_call, inputs.made))) if cell.is_exact else 0.0
+        least_s, count = _LEAST_PART * done.wall_s, self.size.count
+        whole_s = max(done.wall_s - read_s, least_s)
+        self.whole_s.append(whole_s / count)
+        return max(whole_s - self.overhead.of(count), least_s) / count, rivals_s
 
     def _is_read(self, number: int) -> bool:
         """Whether results of a round are read twice; there are enough such rounds when no more are made."""
@@ -239,18 +203,18 @@ class _Race:
 
     def _inputs(self, begin: int) -> Inputs:
         """Return the inputs of a round, those for the calls that do not count first."""
-        made = [self.make(begin + index) for index in range(_LEAD_SLOTS + self.made)]
-        more = self.count - self.made
-        pairs = self.random.sample([(source, one) for source in range(_LEAD_SLOTS, len(made)) for one in FACTORS], more)
+        made = [self.make(begin + index) for index in range(LEAD_SLOTS + self.size.made)]
+        more = self.size.count - self.size.made
+        pairs = self.random.sample([(source, one) for source in range(LEAD_SLOTS, len(made)) for one in FACTORS], more)
         return Inputs(made, pairs)
 
     def _some(self, *those: int) -> list[int]:
         """Return the calls of a round whose results are read together, by their places: `those`, and others by chance."""
-        others = [at for at in range(self.count) if at not in those]
-        return sorted({*those, *self.random.sample(others, max(0, min(len(others), self.read - len(those))))})
+        others = [at for at in range(self.size.count) if at not in those]
+        return sorted({*those, *self.random.sample(others, max(0, min(len(others), self.size.read - len(those))))})
 
     def _others(self, at: int) -> list[int]:
-        return [place for place in self._some(at, self.count - 1) if place != at]
+        return [place for place in self._some(at, self.size.count - 1) if place != at]
 
     def _rivals(self, inputs: Inputs, lead_in: Sequence[int]) -> tuple[dict[str, float], list[list[Tensor]]]:
         """Return the seconds of a call of each rival's, and the reference's results for the inputs that count."""
@@ -261,7 +225,7 @@ class _Race:
         taken_s: dict[str, float] = {}
         eager: list[Any] = []
         for name in self.random.sample(list(self.rivals), len(self.rivals)):
-            taken_s[name], results = time_here(self.rivals[name], calls[_LEAD_SLOTS:], before, device)
+            taken_s[name], results = time_here(self.rivals[name], calls[LEAD_SLOTS:], before, device)
             eager = results if name == "eager" else eager
         return taken_s, [tensors_of(call) for call in eager]
 
@@ -271,15 +235,15 @@ class _Race:
         expected = self.trial.expected(values)
         if (wrong := self.trial.wrong(found, expected)) is None:
             return
-        where = f"{self.label}, timed call {at + 1} of {self.count}"
+        where = f"{self.label}, timed call {at + 1} of {self.size.count}"
         if self.trial.cell.is_exact and (name := self._comes_later(done, at, found, expected)) is not None:
             raise CellError(Charge(name, f"its result is not there when it answers, and right later; {wrong}", where))
         others = [self.trial.plain(one) for one in self.trial.cell.give(self._others(at))]
-        if not isinstance(wrong, Charge) and any(same_numbers(found, one) for one in others):
-            is_last = self.trial.wrong(found, self.trial.expected(inputs[order[-1]])) is None
-            name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
-            text = "later calls write to an earlier result" if is_last else "it returns another call's result"
-            raise CellError(Charge(name, f"{text}; {wrong}", where))
+        last = inputs[order[-1]]
+        if not isinstance(wrong, Charge) and (
+            (charge := of_another_call(self.trial, found, others, last, wrong, where)) is not None
+        ):
+            raise CellError(charge)
         charge = charge_for(self.trial, values, found, expected, wrong, where=where, index=at)
         by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
         raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)
@@ -295,22 +259,6 @@ class _Race:
         return Refusal.LAZY_RESULT if is_right else None
 
 
-def _bytes_of_call(values: Values) -> int:
-    return bytes_of(list(values.values()))
-
-
-def bytes_of_round(values: Values) -> int:
-    """Return how many bytes the inputs of a round have at most."""
-    return (max(_LEAST_CALLS, _most_calls(values)) + _LEAD_SLOTS) * _bytes_of_call(values)
-
-
-def _most_calls(values: Values) -> int:
-    """Return how many calls of a round have inputs of their own, as far as these are not too large."""
-    tensors = [one for one in values.values() if isinstance(one, Tensor)]
-    elements, nbytes = sum(one.numel() for one in tensors), bytes_of(tensors)
-    return int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1)))
-
-
 def _are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
     """Whether results are the reference's, at a glance: but for some percent of their norm, and in their integers."""
     if len(found) != len(usual) or any(a.shape != b.shape for a, b in zip(found, usual, strict=True)):
@@ -319,11 +267,6 @@ def _are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
     if not all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()):
         return False
     return is_near(found, usual) or not any(a.is_floating_point() for a, _ in pairs)
-
-
-def _room_bytes(device: str) -> int:
-    free = torch.cuda.mem_get_info()[0] if device == "cuda" else _COPIED_BYTES / _COPIED_PART
-    return int(min(_COPIED_BYTES, free * _COPIED_PART))
 
 
 def _is_narrow(samples: _Samples) -> bool:
