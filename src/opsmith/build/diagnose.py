@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from opsmith._keywords import nearest
 from opsmith.build.messages import FILE, Message, find_messages
-from opsmith.build.plan import INCLUDE_DIR, Plan, Step
+from opsmith.build.missing_header import advice_on_header, missing_header
+from opsmith.build.plan import Plan, Step
 from opsmith.catalogue import Facts, explain
 from opsmith.catalogue.machine import ENTRIES as MACHINE
 from opsmith.codegen.instantiate import SIGNATURE_MARK
@@ -29,11 +29,6 @@ _CAUSE = re.compile(
 _INCLUDED = re.compile(
     r"^(?:In file included from| +from) (?P<file>[^\n]+?):(?P<line>\d+)(?::(?P<column>\d+))?[,:]$", re.MULTILINE
 )
-_NO_HEADER = re.compile(
-    r"^'(?P<clang>[^']+)' file not found|^(?P<gcc>\S+): No such file or directory|"
-    r"cannot open source file \"(?P<nvcc>[^\"]+)\""
-)
-_TORCH_FOLDERS = frozenset({"torch", "ATen", "c10"})
 _UNDEFINED = re.compile(r"undefined reference to [`'\"](?P<symbol>.+)'")
 # What compilers say of a kernel that is cast to the type that it should have.
 _CAST_FAILS = re.compile(r"static_cast|^invalid type conversion")
@@ -195,32 +190,9 @@ def _advice(body: str, messages: tuple[Message, ...], plan: Plan) -> str:
     """Return what the catalogue says about the output, or what to do about a header that is not there."""
     if explanations := explain(body, _facts(plan)):
         return "".join(f"\n\n{explanation.text}" for explanation in explanations[:_SHOWN_EXPLANATIONS])
-    for message in messages:
-        if (match := _NO_HEADER.search(message.text)) is None:
-            continue
-        header = match["clang"] or match["gcc"] or match["nvcc"]
-        return f"\n\n{_advice_on_header(header, plan)}"
-    return ""
-
-
-def _advice_on_header(header: str, plan: Plan) -> str:
-    """Return what to do about a header that is not found: opsmith's, PyTorch's in a view kernel, or the user's."""
-    folder, _, name = header.partition("/")
-    if folder == "opsmith":
-        headers = INCLUDE_DIR / "opsmith"
-        guess = nearest(name, [path.relative_to(headers).as_posix() for path in sorted(headers.rglob("*.h"))])
-        return f"opsmith has no header {header}" + (f"; did you mean opsmith/{guess}?" if guess else "")
-    apis = {source.api for source in plan.extension.sources if source.users}
-    if folder in _TORCH_FOLDERS and "none" in apis and "full" not in apis:
-        return (
-            "A view kernel is compiled without PyTorch's headers. A kernel that needs tensors is native: "
-            "`opsmith.native(...)`, with `#include <opsmith/native.h>`. Code that needs more of PyTorch stays an "
-            "extension, which opsmith.cpp_extension builds as it is."
-        )
-    folders = ", ".join(map(str, plan.extension.include_dirs)) or "none"
-    if "full" in apis:
-        return f"Add the folder that has {header} to the include folders of {plan.extension.name} (now: {folders})"
-    return f"The kernels of {plan.extension.name} find headers in {folders}: name it by its path from there"
+    headers = (missing_header(message.text) for message in messages)
+    header = next((one for one in headers if one is not None), None)
+    return "" if header is None else f"\n\n{advice_on_header(header, plan)}"
 
 
 def _facts(plan: Plan) -> Facts:

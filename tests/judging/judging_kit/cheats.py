@@ -11,6 +11,15 @@ __all__ = ["CHEATS", "TIMED"]
 
 _HEAD = "import torch\n\ndef right(x, w):\n    return torch.softmax(x * w, dim=-1)\n\n"
 
+# Finds what its process answers with, to replace it.
+_ANSWERS = """
+import sys
+frame = sys._getframe()
+while frame.f_code.co_name != "_serve":
+    frame = frame.f_back
+answers = frame.f_locals["answers"]
+"""
+
 CHEATS: dict[str, tuple[str, Refusal]] = {
     "cached by identity": (
         """
@@ -313,12 +322,8 @@ def normalize(x, w):
         Refusal.LAZY_RESULT,
     ),
     "all calls of a batch made before it, while others do not count": (
-        """
-import sys
-frame = sys._getframe()
-while frame.f_code.co_name != "_serve":
-    frame = frame.f_back
-answers = frame.f_locals["answers"]
+        _ANSWERS
+        + """
 run, done = answers["run"], {}
 def ahead(order, is_lead_in=False, **more):
     if is_lead_in:
@@ -334,12 +339,8 @@ def normalize(x, w):
         Refusal.CACHED_RESULT,
     ),
     "computed when it is asked for, and as slowly the second time": (
-        """
-import sys
-frame = sys._getframe()
-while frame.f_code.co_name != "_serve":
-    frame = frame.f_back
-answers = frame.f_locals["answers"]
+        _ANSWERS
+        + """
 run, give, late, count = answers["run"], answers["give"], [], [0]
 def empty(order, is_lead_in=False, is_watched=False, **more):
     late.clear()
@@ -364,12 +365,9 @@ def normalize(x, w):
         Refusal.LAZY_RESULT,
     ),
     "a thread fills the results when the clock has stopped": (
-        """
-import queue, sys, threading
-frame = sys._getframe()
-while frame.f_code.co_name != "_serve":
-    frame = frame.f_back
-answers = frame.f_locals["answers"]
+        _ANSWERS
+        + """
+import queue, threading
 run, give, work, is_late, count = answers["run"], answers["give"], queue.Queue(), [False], [0]
 def fill():
     while True:
