@@ -60,6 +60,18 @@ def shared_cell() -> Cell:
         yield cell  # type: ignore[misc]
 
 
+def test_memory_of_smaller_inputs_is_given_back() -> None:
+    with cell_of("def f(x): return x.sum()\n") as cell:
+        for size in (1 << 16, 1 << 20, 1 << 22):
+            cell.load([[torch.zeros(size)]])
+            assert cell.run([0]).error is None
+            cell.give([0])
+        folder = Path(f"/proc/{family(cell.pid)[-1]}/fd")
+        held = [one for one in folder.iterdir() if "memfd:" in str(one.readlink())]
+    # Two descriptors for each of two areas: its own, and that of its mapping.
+    assert len(held) <= 4
+
+
 def test_contents_change_behind_the_same_object(tmp_path: Path) -> None:
     with cell_of(
         "seen = []\ndef f(x):\n    seen.append(x)\n    return x.new_tensor([len({id(one) for one in seen})])\n"

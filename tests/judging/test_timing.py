@@ -29,8 +29,16 @@ def normalize(x, w):
 CEILINGS = Ceilings(1e9, 1e9, {"float32": 1e9}, 1e-6)
 
 
-def test_a_call_takes_as_long_as_the_judge_says(tmp_path: Path) -> None:
+def test_a_call_takes_as_long_as_the_judge_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[torch.dtype] = []
+
+    def floor(values: Any, results: Any, device: str) -> Any:
+        written.extend(one.dtype for one in results)
+        return floor_of(values, results, device)
+
+    monkeypatch.setattr("opsmith.judging.run.floor_of", floor)
     (speed,) = judged(tmp_path, SLEEPS, time=True, seconds=10.0).speeds
+    assert written == [torch.float32]  # what a call writes, and not what it is compared with
     # Other programs make it longer, and nothing makes it shorter.
     assert speed.median_s > 0.003
     assert speed.low_s <= speed.median_s <= speed.high_s

@@ -103,8 +103,8 @@ def place_of(found: Any) -> tuple[int, list[int] | None]:
     return address, strides if isinstance(found, list) else None
 
 
-def returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
-    """Return the results of some calls from their descriptions; raises CellError for what is not one."""
+def returned(found: Any, area: Area, count: int, device: str = "cpu") -> list[list[Returned | None]]:
+    """Return the results of some calls on a device, from their descriptions; raises CellError for what is not one."""
     if not isinstance(found, list) or len(found) != count:
         raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
     left = area.size  # results do not overlap, so that together they are no larger than the memory for them
@@ -113,20 +113,21 @@ def returned(found: Any, area: Area, count: int) -> list[list[Returned | None]]:
         for call in found:
             every.append([])
             for item in call:
-                every[-1].append(one := _one(item, area, left))
+                every[-1].append(one := _one(item, area, left, device))
                 left -= 0 if one is None or one.tensor is None else bytes_of(one.tensor)
     except (ValueError, TypeError) as error:
         raise CellError(Charge(Refusal.REACHES_OUTSIDE, f"its process gave {error}")) from None
     return every
 
 
-def _one(described: Any, area: Area, most_bytes: int) -> Returned | None:
+def _one(described: Any, area: Area, most_bytes: int, device: str) -> Returned | None:
     if described is None:
         return None
     if isinstance(described, dict) and "odd" in described:
         return Returned(None, _words(described["odd"], 100))
     shares = described.get("shares", []) if isinstance(described, dict) else []
-    return Returned(read_tensor(described, area, most_bytes), "", tuple(one for one in shares if type(one) is int))
+    tensor = read_tensor(described, area, most_bytes, device)
+    return Returned(tensor, "", tuple(one for one in shares if type(one) is int))
 
 
 def signs_of(found: Mapping[str, Any]) -> tuple[Sign, ...]:

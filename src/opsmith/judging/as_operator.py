@@ -19,8 +19,9 @@ from opsmith.judging.diagnosis import same_numbers
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
+from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import tensors_of
-from opsmith.judging.trial import Trial, on_device
+from opsmith.judging.trial import Trial
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
 from opsmith.subject.index_bounds import with_index_bounds

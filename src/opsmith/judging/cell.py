@@ -156,6 +156,8 @@ class Cell:
             self._is_new = False
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
         message["is_lead_in"] = is_lead_in
+        if self.device == "cuda":
+            self.process.ask("prepare", self.limits.call_s)
         is_exact = is_timed and self.is_exact
         if is_exact:
             self.process.stand_still()
@@ -205,7 +207,7 @@ class Cell:
         self.process.ask("soil", self.limits.call_s, byte=byte)
 
     def give(self, which: Sequence[int], *, is_snapshot: bool = False) -> list[list[Returned | None]]:
-        """Return the results of some calls of the last batch, as copies; None where a gradient is None.
+        """Return the results of some calls of the last batch, as copies on the device; None where a gradient is None.
 
         With `is_snapshot` they are copies that the last call's were given at once.
         """
@@ -221,7 +223,7 @@ class Cell:
             found = self.process.ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
         if (charge := charge_of(found, Refusal.RAISED)) is not None:
             raise CellError(charge)
-        return returned(found.get("results"), area, len(which))
+        return returned(found.get("results"), area, len(which), self.device)
 
     def caught(self) -> tuple[Sign, ...]:
         """Make one call with the first slot, and return a sign for each exception that the candidate catches in it."""

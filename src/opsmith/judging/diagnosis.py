@@ -134,7 +134,7 @@ def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
     for one, value in zip(map(as_real, found), map(as_real, values), strict=True):
         if not one.is_floating_point():
             continue
-        wide, exact = one.double().cpu(), value.double().cpu()
+        wide, exact = one.to(value.device).double(), value.double()
         if not bool(wide.isfinite().all()) or not bool(exact.isfinite().all()):
             return False
         if float((wide - exact).norm()) > _PRECISION * float(exact.norm()):

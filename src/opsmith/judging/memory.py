@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeGuard
 import torch
 from torch import Tensor
 
-__all__ = ["DTYPES", "Area", "Parts", "describe", "read_tensor", "span_of", "sum_of_words", "view_of"]
+__all__ = ["DTYPES", "Area", "Parts", "describe", "offset_of", "read_tensor", "span_of", "sum_of_words", "view_of"]
 
 _ALIGNMENT, _MARGIN = 64, 256
 # Linux's numbers, which fcntl has from Python 3.10 on only in part.
@@ -71,6 +71,11 @@ def span_of(tensor: Tensor) -> int:
     return int(1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
 
 
+def offset_of(tensor: Tensor) -> int:
+    """Return by how many elements a tensor's first one is off the alignment of what its storage begins with."""
+    return int(tensor.storage_offset()) % (_ALIGNMENT // tensor.element_size())
+
+
 def describe(values: Sequence[Any], begin: int = 0) -> tuple[list[Any], list[tuple[int, Tensor]], int]:
     """Lay arguments out from a byte on: return their descriptions, what to copy where, and where the next may begin.
 
@@ -86,8 +91,7 @@ def describe(values: Sequence[Any], begin: int = 0) -> tuple[list[Any], list[tup
             plain = value.detach().resolve_conj().resolve_neg()
             span = span_of(plain)
             # What is one element off the alignment stays so.
-            shift = int(plain.storage_offset()) * plain.element_size() % _ALIGNMENT
-            at = _aligned(at + _MARGIN) + shift
+            at = _aligned(at + _MARGIN) + offset_of(plain) * plain.element_size()
             found = {
                 "at": at,
                 "span": span,
@@ -133,8 +137,8 @@ def view_of(described: Any, area: Parts, device: str) -> Any:
     return part.as_strided(shape, strides, part.storage_offset())
 
 
-def read_tensor(described: Any, area: Area, most_bytes: int | None = None) -> Tensor:
-    """Return a copy of a tensor that another process describes, which lies in an area without gaps.
+def read_tensor(described: Any, area: Area, most_bytes: int | None = None, device: str = "cpu") -> Tensor:
+    """Return a copy, on a device, of a tensor that another process describes, which lies in an area without gaps.
 
     Raises ValueError for a description that is not one, of what lies elsewhere, or of more than `most_bytes`.
     """
@@ -151,9 +155,9 @@ def read_tensor(described: Any, area: Area, most_bytes: int | None = None) -> Te
     if most_bytes is not None and count * dtype.itemsize > most_bytes:
         raise ValueError("results that overlap")
     # A copy first: what is read twice may have changed between.
-    copied = area.bytes[at : at + count * dtype.itemsize].clone()
+    copied = area.bytes[at : at + count * dtype.itemsize].to(device, copy=True)
     try:
-        return copied.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype)
+        return copied.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype, device=device)
     except RuntimeError as error:
         raise ValueError(f"a result that no tensor can be ({error})") from None
 

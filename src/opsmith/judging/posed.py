@@ -21,6 +21,7 @@ from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.case import Case
+from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
 from opsmith.subject.oracle import Expected
 
@@ -132,18 +133,18 @@ def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None
     What is kept by some of the numbers, or by a sum of them, is that of the call before.
     """
     old, new = posed.values(2), posed.values(3)
-    generator = torch.Generator().manual_seed(posed.seed)
-    values = {name: _mixed(old[name], new[name], generator) for name in trial.task.parameters}
+    draws = Draws(posed.seed)
+    values = {name: _mixed(old[name], new[name], draws) for name in trial.task.parameters}
     if any(values[name] is not old[name] for name in values):
         _hold(trial, old, posed.label, trial.call(old, keep=True), earlier)
         _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
-def _mixed(old: Any, new: Any, generator: torch.Generator) -> Any:
+def _mixed(old: Any, new: Any, draws: Draws) -> Any:
     """Return a tensor with some of another's numbers in the middle; itself where it has few, or other things."""
     if not isinstance(old, Tensor) or not old.is_floating_point() or old.numel() < _FEWEST or old.shape != new.shape:
         return old
-    chosen = torch.rand(old.shape, generator=generator) < _PLACES
+    chosen = draws.uniform(old) < _PLACES
     edge = old.numel() // 4
     chosen.view(-1)[:edge] = False
     chosen.view(-1)[-edge:] = False
@@ -207,8 +208,9 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
 
 def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
+    device = trial.cell.device
     for case in _cases_of_kinds(trial, posed):
-        values = case.build()
+        values = case.build(device, device)
         try:
             expected = trial.expected(values, case)
         except Exception:

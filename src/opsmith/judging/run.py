@@ -16,6 +16,7 @@ from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError
+from opsmith.judging.making import made_on
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.preparing import device_of, limits_of, with_its_files
@@ -25,13 +26,14 @@ from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.seeds import derived, secret_seed, with_scattered_seeds
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import flattened
 from opsmith.judging.timing.clock import Overhead, measure_overhead
 from opsmith.judging.timing.floor import floor_of
 from opsmith.judging.timing.race import time_candidate
 from opsmith.judging.timing.rivals import rivals_of
 from opsmith.judging.timing.round_size import bytes_of_round
-from opsmith.judging.trial import Trial, on_device
+from opsmith.judging.trial import Trial
 from opsmith.subject.blame import is_of_reference
 
 __all__ = ["Hooks", "Watch", "run_judge"]
@@ -114,7 +116,8 @@ class _Judge:
         self.candidate, self.device = with_its_files(task, candidate), device_of(options)
         call_s, load_s = options.call_seconds, options.load_seconds
         limits = TaskLimits(call_s, max(call_s, load_s), options.seconds, int(options.memory_gib * 2**30))
-        self.bounded = BoundedTask(with_scattered_seeds(task), limits, None if hooks.give_up is None else self._give_up)
+        made = made_on(with_scattered_seeds(task), self.device)
+        self.bounded = BoundedTask(made, limits, None if hooks.give_up is None else self._give_up)
         self.task = replace(self.bounded.task, reference=flattened(self.bounded.task.reference))
         self.cell: Cell | None = None
         self.limits = limits_of(options, self.device)
@@ -249,7 +252,8 @@ class _Judge:
             self.hooks.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
             values = make(self._seed_of("the task"))
-            floor = floor_of(values, trial.expected(values).values, self.device)
+            expected = trial.expected(values)
+            floor = floor_of(values, expected.values if expected.own is None else expected.own, self.device)
             arguments = trial.arguments(on_device(values, self.device))
             # Compiling is not what the budget is for; what comes after it has its share.
             reference, against = self.bounded.reference, names_in(self.options.against)

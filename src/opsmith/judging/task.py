@@ -35,9 +35,9 @@ class Task:
     its `forward` and then its weights and buffers, which `lifted` maps to their names in the state dict; the reference
     uses those it is given (`torch.func.functional_call`), so weights are inputs that vary.
 
-    `inputs` makes the arguments as the task poses them: a mapping by parameter for a seed, with tensors on the CPU, new
-    ones for each call, and the same numbers for the same seed. `posed` names several calls of it where the task has
-    several shapes, by label; each is such a maker.
+    `inputs` makes the arguments as the task poses them: a mapping by parameter for a seed, with tensors where PyTorch makes
+    them by default, new ones for each call, and the same numbers for the same seed. `posed` names several calls of it where
+    the task has several shapes, by label; each is such a maker.
 
     `signature` has the shapes in symbols, as a definition's has; the judge tries other sizes where it is known. `guessed`
     lists its symbols as text where they are not the task's own words: "N = 4096 (x[1], w[0])".

@@ -17,13 +17,14 @@ from opsmith.judging.cell import Cell, CellError, Returned
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
 from opsmith.subject.oracle import Disagreement, Expected, compare, expect
 from opsmith.subject.subject import Subject
 
-__all__ = ["Trial", "Values", "on_device"]
+__all__ = ["Trial", "Values"]
 
 Values = Mapping[str, Any]
 # What lies around inputs, and what memory for results has in it before: NaN in every floating type, and a number.
@@ -197,14 +198,3 @@ _CHANGES = {
     "inputs": Charge(Refusal.INPUT_MODIFIED, "its inputs have other values after the call"),
     "margins": Charge(Refusal.WRITES_OUTSIDE, "memory around its inputs has other values after the call"),
 }
-
-
-def on_device(values: Values, device: str) -> dict[str, Any]:
-    """Return arguments with their tensors on a device."""
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return value.to(device)
-        return [moved(item) for item in value] if isinstance(value, list | tuple) else value
-
-    return {name: moved(value) for name, value in values.items()}

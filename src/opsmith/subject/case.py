@@ -20,6 +20,8 @@ from opsmith.subject.values import fill
 
 __all__ = ["Case", "TensorRecipe"]
 
+_Device = str | torch.device
+
 # Where a function with a bound or a step may jump, as parts of it.
 _AT_BOUNDS = (1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5)
 # A property builds the same few cases over and over, and random numbers cost ten times as much as a copy of them.
@@ -42,19 +44,19 @@ class TensorRecipe:
     given: Tensor | None = field(default=None, compare=False)
     near: tuple[float, ...] = ()
 
-    def numbers(self) -> Tensor:
-        """Return the values, contiguous and on the CPU."""
+    def numbers(self, drawn_on: _Device = "cpu") -> Tensor:
+        """Return the values, contiguous and on the device that they are drawn on."""
         dtype = getattr(torch, self.dtype)
         if self.given is not None:
             # A copy: a kernel that writes to its inputs must not change the recipe.
-            return self.given.detach().to("cpu", dtype, copy=True).contiguous()
+            return self.given.detach().to(drawn_on, dtype, copy=True).contiguous()
         if math.prod(self.shape) > _MOST_REMEMBERED_ELEMENTS:
-            return fill(self.shape, dtype, self.values, self.seed, self.near)
-        return _remembered(self.shape, dtype, self.values, self.seed, self.near).clone()
+            return fill(self.shape, dtype, self.values, self.seed, self.near, drawn_on)
+        return _remembered(self.shape, dtype, self.values, self.seed, self.near, drawn_on).clone()
 
-    def build(self, device: str) -> Tensor:
+    def build(self, device: _Device, drawn_on: _Device = "cpu") -> Tensor:
         """Return the tensor on a device, in its layout."""
-        return lay_out(self.numbers().to(device), self.layout)
+        return lay_out(self.numbers(drawn_on).to(device), self.layout)
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,12 @@ class Case:
     group: str = "plain"
     base: Case | None = field(default=None, compare=False, repr=False)
 
-    def build(self, device: str = "cpu") -> dict[str, Any]:
-        """Return the arguments, with new tensors."""
-        return {name: _build(value, device) for name, value in self.arguments.items()}
+    def build(self, device: _Device = "cpu", drawn_on: _Device = "cpu") -> dict[str, Any]:
+        """Return the arguments, with new tensors.
+
+        The numbers are drawn on the CPU, so that all devices have the same ones. On a GPU that is done sooner.
+        """
+        return {name: _build(value, device, drawn_on) for name, value in self.arguments.items()}
 
     def tensors(self) -> dict[str, TensorRecipe]:
         """Return the recipes by name; those of a list as `name[0]`, `name[1]`, ..."""
@@ -132,11 +137,11 @@ def _is_floating(dtype: str) -> bool:
     return bool(getattr(torch, dtype).is_floating_point)
 
 
-def _build(value: Any, device: str) -> Any:
+def _build(value: Any, device: _Device, drawn_on: _Device) -> Any:
     if isinstance(value, TensorRecipe):
-        return value.build(device)
+        return value.build(device, drawn_on)
     if _is_list_of_recipes(value):
-        return [item.build(device) for item in value]
+        return [item.build(device, drawn_on) for item in value]
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.subject.draws import Draws
+
 __all__ = ["CORRELATED", "cast", "copied", "floating_names", "mapped", "perturbed", "upcast", "working_dtype"]
 
 # The types that a check knows tolerances for.
@@ -77,13 +79,10 @@ def perturbed(values: Mapping[str, Any], names: list[str], relative: float, seed
 
     The same seed gives the same signs, whatever the part.
     """
-    random = torch.Generator().manual_seed(max(seed, 0))
+    draws = Draws(max(seed, 0))
 
     def off(tensor: Tensor) -> Tensor:
-        if seed == CORRELATED:
-            signs = tensor.sign().to(torch.float64)
-        else:
-            signs = torch.randint(0, 2, tensor.shape, generator=random).to(tensor.device, torch.float64) * 2 - 1
+        signs = tensor.sign().to(torch.float64) if seed == CORRELATED else draws.signs(tensor)
         return (tensor.to(torch.float64) * (1 + relative * signs)).to(tensor.dtype)
 
     changed = copied(values)

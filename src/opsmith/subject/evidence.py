@@ -62,6 +62,11 @@ class Evidence:
         # One argument at a time, since the effects of two could cancel; where that takes long, all at once.
         self._groups = [[name] for name in self._floating] if elements < _MANY_ELEMENTS else [self._floating]
 
+    @property
+    def device(self) -> torch.device:
+        """Where the results are."""
+        return self.exact[0].device if self.exact else torch.device("cpu")
+
     def certain(self) -> Measurement:
         """Return what is known without another run: how far off the reference itself is in the element type."""
         nothing = [torch.zeros((), dtype=torch.float64, device=value.device).expand_as(value) for value in self.exact]

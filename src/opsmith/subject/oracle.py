@@ -64,7 +64,7 @@ def expect(
     run = blamed_on_reference(run or (lambda given: subject.results(subject.reference, given)))
     run = in_accepted_types(subject, run, values)
     evidence = Evidence(run, values, working_dtype(values), case.elements + 17)
-    own = None if evidence.own is None else tuple(result.cpu() for result in evidence.own)
+    own = None if evidence.own is None else tuple(evidence.own)
     bounds = _Bounds(subject, case, run, evidence, terms, about)
     return Expected(tuple(evidence.exact), own, bounds.certain(), bounds.measured)
 
@@ -77,7 +77,7 @@ class _Bounds:
     ) -> None:
         self._case, self._run, self._evidence, self._terms = case, run, evidence, terms
         self._kinds = {recipe.values for recipe in case.tensors().values()}
-        known = pointwise_results(subject, case, run, about) if evidence.dtype is not None else ()
+        known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
         length = reduction_length(subject, case) if terms is None else terms
         self._lengths = [0 if alone else length for alone in self._pointwise]
@@ -140,7 +140,7 @@ def _floors(case: Case, run: Run, evidence: Evidence, wanted: list[bool]) -> lis
     dtype = evidence.dtype
     if dtype is None or not any(wanted):
         return [0.0] * len(wanted)
-    usual = usual_scale(case, run, dtype)
+    usual = usual_scale(case, run, dtype, evidence.device)
     # Seven digits of extreme numbers.
     is_extreme = any(recipe.values in EXTREME for recipe in case.tensors().values())
     dtype = torch.float32 if dtype is torch.float64 and is_extreme else dtype

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from opsmith.subject.case import Case
 from opsmith.subject.copies import copied, floating_names, mapped, upcast
+from opsmith.subject.draws import Draws, drawing_device
 from opsmith.subject.stochastic import Run
 from opsmith.subject.subject import Subject
 
@@ -21,19 +22,24 @@ __all__ = ["pointwise_results"]
 # How often half of an argument's elements is exchanged. A sum over two elements passes one such test in two.
 _TRIES = 5
 _SEED = 977
+_CPU = torch.device("cpu")
 
 
-def pointwise_results(subject: Subject, case: Case, run: Run, about: Hashable) -> tuple[bool, ...]:
+def pointwise_results(
+    subject: Subject, case: Case, run: Run, about: Hashable, device: torch.device = _CPU
+) -> tuple[bool, ...]:
     """Return for each result of `run` whether it is pointwise, as far as experiments show; () if they fail.
 
-    The answer is kept with the subject, by `about` and the case's arguments that are not tensors.
+    Large tensors are tried on the `device`. The answer is kept with the subject, by `about` and the case's arguments that
+    are not tensors.
     """
     known: dict[Any, tuple[bool, ...]] = subject.__dict__.setdefault("_pointwise", {})
     key = (about, repr({name: _form(value) for name, value in case.arguments.items()}))
     if key not in known:
         try:
             plain = case.changed(values="normal", layout="contiguous")
-            known[key] = _measured(run, upcast(plain.build()))
+            place = drawing_device(case.elements, device)
+            known[key] = _measured(run, upcast(plain.build(place, place)))
         except Exception:
             known[key] = ()  # the reference does not take other numbers: boxes, probabilities, permutations
     return known[key]
@@ -52,12 +58,12 @@ def _form(value: Any) -> Any:
 def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
     before = [result.detach() for result in run(copied(values))]
     found = [True] * len(before)
-    random = torch.Generator().manual_seed(_SEED)
+    draws = Draws(_SEED)
     for name in floating_names(values):
-        other = mapped({name: values[name]}, lambda one: torch.randn(one.shape, generator=random, dtype=one.dtype))
+        other = mapped({name: values[name]}, draws.normal)
         after = run({**copied(values), **copied(other)})
         for _ in range(_TRIES):
-            mixed = run({**copied(values), name: _mixed(values[name], other[name], random)})
+            mixed = run({**copied(values), name: _mixed(values[name], other[name], draws)})
             for index, (one, two, either) in enumerate(zip(before, after, mixed, strict=True)):
                 found[index] &= one.shape == either.shape == two.shape and _is_one_of(either, one, two)
             if not any(found):
@@ -65,11 +71,11 @@ def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
     return tuple(found)
 
 
-def _mixed(one: Any, other: Any, random: torch.Generator) -> Any:
+def _mixed(one: Any, other: Any, draws: Draws) -> Any:
     """Return a tensor, or a list of some, with half of the elements of one and half of another."""
     if isinstance(one, list):
-        return [_mixed(first, second, random) for first, second in zip(one, other, strict=True)]
-    return torch.where(torch.rand(one.shape, generator=random) < 0.5, one, other)
+        return [_mixed(first, second, draws) for first, second in zip(one, other, strict=True)]
+    return torch.where(draws.uniform(one) < 0.5, one, other)
 
 
 def _is_one_of(either: Tensor, one: Tensor, other: Tensor) -> bool:

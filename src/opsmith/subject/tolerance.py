@@ -12,6 +12,7 @@ from torch import Tensor
 from opsmith.spec.signature import Kind
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.copies import upcast
+from opsmith.subject.draws import drawing_device
 from opsmith.subject.layouts import REPEATING
 from opsmith.subject.placed_values import LAST
 from opsmith.subject.subject import Subject
@@ -39,6 +40,7 @@ _MANY, _PART = 1 << 16, 21
 _SPREADING = {torch.float32: (torch.int32, -1640531535, 26), torch.float64: (torch.int64, -7046029254386353131, 58)}
 
 EXTREME = frozenset({"mixed", "faint", "big", "steep", "huge", "loud"})
+_CPU = torch.device("cpu")
 
 
 def allowed_errors(
@@ -87,8 +89,10 @@ def _usual(values: Tensor) -> float:
     return float(finite.square().mean().sqrt()) if finite.numel() > 0 else 0.0
 
 
-def usual_scale(case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dtype: torch.dtype | None) -> float:
-    """Return how large results are for ordinary inputs, at most 1.
+def usual_scale(
+    case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dtype: torch.dtype | None, device: torch.device = _CPU
+) -> float:
+    """Return how large results are for ordinary inputs, at most 1. Large tensors are tried on the `device`.
 
     Where a result is far smaller, the reference may have lost all digits of it (1 - tanh(20)**2 is 0) and a better
     kernel none. This does not apply to inputs that are tiny themselves.
@@ -97,7 +101,8 @@ def usual_scale(case: Case, run: Callable[[Mapping[str, Any]], list[Tensor]], dt
     if dtype is None or not any(recipe.values in EXTREME for recipe in recipes):
         return 0.0
     try:
-        results = run(upcast(case.changed(values="normal").build()))
+        place = drawing_device(case.elements, device)
+        results = run(upcast(case.changed(values="normal").build(place, place)))
     except Exception:
         return 0.0
     largest = [float(result.abs().nan_to_num(0.0).max()) for result in results if result.numel() > 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -252,14 +253,29 @@ def group_of_values(kind: str) -> str:
     return "special" if kind in SPECIAL_VALUES else "equal" if kind in _EQUAL_VALUES else "values"
 
 
-def fill(shape: tuple[int, ...], dtype: torch.dtype, values: str, seed: int, near: tuple[float, ...] = ()) -> Tensor:
-    """Return a contiguous tensor on the CPU with values of a kind; the same arguments give the same numbers.
+def fill(
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    values: str,
+    seed: int,
+    near: tuple[float, ...] = (),
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Return a contiguous tensor on a device with values of a kind; the same arguments give the same numbers.
 
     Kinds of floating-point numbers mean small integers for an integer tensor, and integers mean `normal` for a floating
     one, so that one name can be given for all tensors of a call. Bool tensors hold both values. `near` are numbers that
     ties lie at too, such as the call's other arguments.
     """
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator(device).manual_seed(seed)
+    # Everything here is made where the generator is, whatever a user's default is.
+    with torch.device(device) if random.device != torch.get_default_device() else nullcontext():
+        return _filled(shape, dtype, values, random, near)
+
+
+def _filled(
+    shape: tuple[int, ...], dtype: torch.dtype, values: str, random: torch.Generator, near: tuple[float, ...]
+) -> Tensor:
     if (placed := placed_values(shape, dtype, values, random)) is not None:
         return placed
     if dtype is torch.bool:

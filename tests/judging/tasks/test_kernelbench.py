@@ -107,6 +107,47 @@ def test_buffers_that_the_module_changes_itself_are_no_arguments(tmp_path):
     assert torch.equal(task.reference(*values.values()), first)
 
 
+TIED = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.there = torch.nn.Linear(6, 6, bias=False)
+        self.back = torch.nn.Linear(6, 6, bias=False)
+        self.back.weight = self.there.weight
+        self.register_buffer("shift", torch.ones(6, dtype=torch.int64))
+
+    def forward(self, x):
+        return self.back(torch.relu(self.there(x))) + self.shift
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+"""
+
+
+@pytest.mark.parametrize("text", [LINEAR, BATCH_NORM, TIED])
+def test_a_call_leaves_the_module_as_it_was(tmp_path, text):
+    task = task_of(tmp_path, text)
+    first = task.inputs(3)
+    found = task.reference(*first.values())
+    other = task.reference(*task.inputs(4).values())
+    assert not torch.equal(found, other)
+    assert torch.equal(found, task.reference(*first.values()))
+    with pytest.raises((RuntimeError, ValueError)):
+        task.reference(*({**first, "x": torch.zeros(1, 1, 1, 1, 7)}).values())
+    assert torch.equal(found, task.reference(*first.values()))
+    # The seed that the module itself was built with.
+    assert all(isinstance(value, torch.Tensor | float) for value in task.inputs(42).values())
+
+
+def test_a_tied_weight_is_one_argument_everywhere(tmp_path):
+    task = task_of(tmp_path, TIED)
+    assert task.parameters == ("x", "there_weight")
+    x, weight = torch.randn(4, 6), torch.randn(6, 6)
+    assert torch.equal(task.reference(x, weight), torch.relu(x @ weight.t()) @ weight.t() + 1)
+
+
 def test_a_reference_runs_in_double_precision(tmp_path):
     values = {name: value.double() for name, value in task_of(tmp_path, BATCH_NORM).inputs(3).items()}
     assert task_of(tmp_path, BATCH_NORM).reference(*values.values()).dtype is torch.float64

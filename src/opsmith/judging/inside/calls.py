@@ -61,7 +61,9 @@ class Calls:
         return {}
 
     def map(self, descriptor: int, name: str, size: int) -> dict[str, Any]:
-        """Map a piece of the judge's memory, for inputs or for results."""
+        """Map a piece of the judge's memory, for inputs or for results, in the place of the one before."""
+        if name in self.areas:
+            self.areas[name].close()
         self.areas[name] = Area(size, descriptor)
         return {}
 
@@ -93,6 +95,11 @@ class Calls:
         self.device.wait()
         return {}
 
+    def prepare(self) -> dict[str, Any]:
+        """Bring the device into the state in which calls are timed."""
+        self.device.before_calls()
+        return {}
+
     def run(
         self,
         order: list[int],
@@ -115,7 +122,6 @@ class Calls:
             return self._differentiated(order[0], **gradients)
         function, slots = self.function, self.slots
         kept: list[Any] = []
-        self.device.before_calls()
         _collect_no_more()
         keep = kept.append
         told: dict[str, Any] = {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from opsmith.benchmark.machine import cache_bytes
-from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes, reset_persisting_l2
+from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes
+from opsmith.judging.gpu_cache import GpuCache
 from opsmith.judging.gpu_memory import COPIES
 from opsmith.judging.memory import Area
 
@@ -32,7 +32,7 @@ class Cuda:
         self._on_device: Tensor | None = None
         self._left: Tensor | None = None
         self._late: Tensor | None = None
-        self._flush = torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
+        self._cache = GpuCache()
         self._most_bytes, self._total_bytes = most_bytes, torch.cuda.mem_get_info()[1]
         self._limit_allocator, self._limited_for = torch.cuda.set_per_process_memory_fraction, -1
         self.make_room(0)
@@ -41,7 +41,7 @@ class Cuda:
         """Let PyTorch's allocator have what the candidate may take, and inputs of that size as often as they lie here."""
         if inputs_bytes > self._limited_for:
             self._limited_for = inputs_bytes
-            allowed = self._most_bytes + self._flush.numel() + COPIES * inputs_bytes
+            allowed = self._most_bytes + self._cache.nbytes + COPIES * inputs_bytes
             self._limit_allocator(min(1.0, allowed / self._total_bytes))
 
     def mirror(self, area: Area, keep: bool, leave: bool) -> Cuda:
@@ -60,9 +60,12 @@ class Cuda:
         return self
 
     def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
-        """Return elements from a byte on as a tensor of one dimension."""
+        """Return elements from a byte on as a tensor of one dimension.
+
+        It has a version of its own: new contents do not show in it, as those that a kernel writes do not.
+        """
         assert self._on_device is not None
-        return self._on_device[at : at + count * dtype.itemsize].view(dtype)
+        return self._on_device.data[at : at + count * dtype.itemsize].view(dtype)
 
     def write_back(self, area: Area) -> None:
         """Copy what is on the device now into the area."""
@@ -74,9 +77,8 @@ class Cuda:
         return 0
 
     def before_calls(self) -> None:
-        """Empty the second-level cache, and let nothing persist in it: candidates share one with their inputs."""
-        reset_persisting_l2()
-        self._flush.zero_()
+        """Wake the GPU and empty its second-level cache: candidates share one with their inputs."""
+        self._cache.empty()
         self._wait()
 
     def arrive_late(self) -> None:

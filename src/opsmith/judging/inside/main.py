@@ -40,6 +40,7 @@ def _serve(link: socket.socket, calls: Any) -> None:
         "open": calls.open,
         "map": calls.map,
         "load": calls.load,
+        "prepare": calls.prepare,
         "run": calls.run,
         "give": calls.give,
         "back": calls.back,

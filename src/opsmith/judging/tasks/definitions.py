@@ -14,6 +14,7 @@ from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry, Packing
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.functions import FEW
+from opsmith.judging.tasks.places import generator_of, here
 from opsmith.runtime.operator import Operator
 from opsmith.spec.signature import Signature
 from opsmith.subject.choices_of_sizes import EDGES, wide_choice
@@ -90,13 +91,14 @@ def _scaled(call: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
 
     Boxes stay boxes. By a factor alone, calls would be multiples of each other, and results known from the first.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = generator_of(seed)
 
     def other(value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [other(item) for item in value]
         if not isinstance(value, Tensor):
             return value
+        value = here(value)
         if not value.is_floating_point() or len(value.unique()) <= FEW:
             return value.clone()
         power, factor = (low + (high - low) * float(torch.rand((), generator=generator)) for low, high in _SCALES)
@@ -142,4 +144,5 @@ def _grown(space: Space, choice: Choice) -> Choice:
 def _drawn(space: Space, choice: Choice, dtypes: Mapping[str, str], seed: int) -> Mapping[str, Any]:
     case = space.case(choice, dtypes, seed)
     assert case is not None
-    return case.build("cpu")
+    place = torch.get_default_device()
+    return case.build(place, place)

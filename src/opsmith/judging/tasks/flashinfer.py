@@ -22,6 +22,7 @@ from torch import Tensor
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.places import generator_of
 from opsmith.judging.tasks.symbols import signature_of
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.signature import Signature
@@ -198,7 +199,7 @@ def _holds(constraint: str, sizes: Mapping[str, int]) -> bool:
 
 
 def _inputs(definition: _Definition, workload: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-    generator = torch.Generator().manual_seed(seed)
+    generator = generator_of(seed)
     sizes = {name: size if size is not None else int(workload["axes"][name]) for name, size in definition.axes.items()}
     found: dict[str, Any] = {}
     for name, spec in definition.inputs.items():
@@ -215,8 +216,8 @@ def _inputs(definition: _Definition, workload: Mapping[str, Any], seed: int) -> 
 def _random(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> Tensor:
     """Return normal numbers, or of integers those that are indices of every tensor: 0 and 1."""
     if dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    return torch.randint(0, 2, shape, generator=generator).to(dtype)
+        return torch.randn(shape, generator=generator, device=generator.device).to(dtype)
+    return torch.randint(0, 2, shape, generator=generator, device=generator.device).to(dtype)
 
 
 def _recorded(source: Mapping[str, Any], workload: Mapping[str, Any]) -> Tensor | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.judging.tasks.trees import as_argument, tensors_of
 from opsmith.subject.examples import labelled
@@ -85,18 +86,19 @@ def _as_call(example: Any, names: tuple[str, ...], function: str) -> dict[str, A
 
 def _like(call: Mapping[str, Any], drawn: frozenset[str], seed: int) -> Mapping[str, Any]:
     """Return a call with other numbers; `drawn` are the arguments whose integers are other ones, too."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = generator_of(seed)
 
     def other(value: Any) -> Any:
         if isinstance(value, list):
             return [other(item) for item in value]
         if not isinstance(value, Tensor):
             return value
+        value = here(value)
         if value.is_complex() and value.numel():
             return torch.view_as_complex(_redrawn(torch.view_as_real(value.resolve_conj()).contiguous(), generator))
         return _redrawn(value, generator) if value.is_floating_point() and value.numel() else value.clone()
 
-    return {name: _chosen(value, generator) if name in drawn else other(value) for name, value in call.items()}
+    return {name: _chosen(here(value), generator) if name in drawn else other(value) for name, value in call.items()}
 
 
 def _drawn_integers(function: Callable[..., Any], call: Mapping[str, Any]) -> frozenset[str]:

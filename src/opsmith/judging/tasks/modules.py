@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from opsmith.errors import ArgumentError
+from opsmith.judging.tasks.places import generator_of, here
 
 __all__ = ["Lifted", "lifted_module", "varied"]
 
@@ -36,7 +37,7 @@ class Lifted:
     def values(self, model: torch.nn.Module) -> dict[str, Tensor]:
         """Return the weights of a module of the same kind, by argument."""
         state = model.state_dict()
-        return {name: state[word].detach().cpu() for name, word in self.weights.items()}
+        return {name: here(state[word].detach()) for name, word in self.weights.items()}
 
 
 def lifted_module(model: torch.nn.Module, call: Sequence[Any]) -> Lifted:
@@ -49,11 +50,20 @@ def lifted_module(model: torch.nn.Module, call: Sequence[Any]) -> Lifted:
     names = [name for name in _unique_state(model) if name not in changed]
     weights = {_as_identifier(name, arguments): name for name in names}
     kept = {name: value for name, value in model.named_buffers() if name not in names}
+    owners = {name: _owners_of(model, name) for name in (*weights.values(), *kept)}
+    own = {name: held[key] for name, ((held, key), *_) in owners.items()}
 
     def reference(*values: Any) -> Any:
         given = values[: len(arguments)]
-        state = dict(zip(weights.values(), values[len(arguments) :], strict=True))
-        return functional_call(model, {**state, **_like(kept, values)}, tuple(given))
+        state = dict(zip(weights.values(), values[len(arguments) :], strict=True)) | _like(kept, values)
+        if torch.compiler.is_compiling():
+            return functional_call(model, state, given)
+        # It is timed against candidates, and functional_call takes longer than a small kernel.
+        _set(owners, state)
+        try:
+            return model(*given)
+        finally:
+            _set(owners, own)
 
     return Lifted(reference, arguments, weights)
 
@@ -64,7 +74,7 @@ def varied(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     A kernel that leaves them out would be right otherwise. Matrices and filters that are zero stay so: that is a defect of
     a task, which is told.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = generator_of(seed)
     found = {}
     for name, weight in weights.items():
         is_constant = weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all())
@@ -97,6 +107,30 @@ def _unique_state(model: torch.nn.Module) -> list[str]:
             seen.add(id(value))
             found.append(name)
     return found
+
+
+# The dictionaries of a module and of those in it that have a tensor, each with its name there: a tied one has several.
+_Owners = list[tuple[dict[str, Any], str]]
+
+
+def _owners_of(model: torch.nn.Module, name: str) -> _Owners:
+    """Return who has the tensor of a name of the state dict."""
+    held = [
+        (tensors, key)
+        for module in model.modules()
+        for tensors in (module._parameters, module._buffers)
+        for key in tensors
+    ]
+    prefix, _, key = name.rpartition(".")
+    module = model.get_submodule(prefix)
+    mine = module._parameters.get(key, module._buffers.get(key))
+    return [(tensors, key) for tensors, key in held if tensors[key] is mine]
+
+
+def _set(owners: Mapping[str, _Owners], tensors: Mapping[str, Any]) -> None:
+    for name, places in owners.items():
+        for held, key in places:
+            held[key] = tensors[name]
 
 
 def _changed_by(model: torch.nn.Module, call: Sequence[Any]) -> frozenset[str]:

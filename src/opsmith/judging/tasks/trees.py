@@ -12,6 +12,7 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.packings import filled, number_as_tensor
+from opsmith.judging.tasks.places import here
 
 __all__ = ["Tree", "as_argument", "as_real", "flattened", "same_tensor", "tensors_of", "tree_of"]
 
@@ -54,9 +55,12 @@ def tree_of(argument: Any) -> Tree:
 
 
 def as_argument(value: Any, where: str) -> Any:
-    """Return a leaf as an argument that a candidate can get, its tensors on the CPU; raises ArgumentError for others."""
+    """Return a leaf as an argument that a candidate can get, its tensors where they are made by default.
+
+    Raises ArgumentError for others.
+    """
     if isinstance(value, Tensor):
-        return value.detach().cpu()
+        return here(value.detach())
     if value is None or isinstance(value, bool | int | float | str | torch.dtype):
         return value
     if isinstance(value, list | tuple) and all(not isinstance(item, dict) for item in value):

@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 
-from opsmith.benchmark.machine import cache_bytes
-from opsmith.benchmark.persisting_l2 import reset_persisting_l2
 from opsmith.judging.cell import Cell
+from opsmith.judging.gpu_cache import GpuCache
 
 __all__ = ["Overhead", "measure_overhead", "time_here"]
 
@@ -83,7 +82,7 @@ def time_here(
         for arguments in lead_in:
             function(*arguments)
         if device == "cuda":
-            _empty_cache()
+            _gpu_cache().empty()
         wait()
         gc.disable()
         try:
@@ -96,15 +95,9 @@ def time_here(
     return wall_s / len(calls), kept
 
 
-def _empty_cache() -> None:
-    """Leave nothing of the inputs in the GPU's second-level cache, as before a candidate's batch."""
-    reset_persisting_l2()
-    _more_than_cache().zero_()
-
-
 @cache
-def _more_than_cache() -> torch.Tensor:
-    return torch.empty(3 * cache_bytes("cuda") + (1 << 20), dtype=torch.int8, device="cuda")
+def _gpu_cache() -> GpuCache:
+    return GpuCache()
 
 
 def _nothing() -> None:

@@ -22,12 +22,13 @@ from opsmith.judging.diagnosis import charge_for, is_near, of_another_call
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.scaled import FACTORS, Inputs
+from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
 from opsmith.judging.timing.round_size import LEAD_SLOTS, bytes_of_call, size_of_rounds
-from opsmith.judging.trial import Trial, Values, on_device
+from opsmith.judging.trial import Trial, Values
 from opsmith.subject.oracle import Expected
 
 __all__ = ["Timed", "time_candidate"]
@@ -153,6 +154,8 @@ class _Race:
         self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies, hidden_from=LEAD_SLOTS)
         # Calls that do not count, on inputs of their own: the processor has slept.
         lead_in = [index % LEAD_SLOTS for index in range(self.size.lead_in)]
+        # On a GPU who comes first is chance; on a CPU what the candidate is given must not be read before.
+        taken = None if cell.is_exact or self.random.random() < 0.5 else self._rivals(inputs, lead_in)
         cell.run(lead_in, is_lead_in=True)
         begun_s = self.late.used_s()
         done = self.trial.run(order, is_timed=True)
@@ -168,8 +171,7 @@ class _Race:
             given |= {at: self.trial.plain(one) for at, one in zip(last, cell.give(last), strict=True)}
             if changed := cell.changed_inputs():
                 raise self._has_changed(changed)
-            cell.process.stand_still()  # its threads must not disturb what is timed here
-        rivals_s, eager = self._rivals(inputs, lead_in)
+        rivals_s, eager = self._rivals(inputs, lead_in) if taken is None else taken
         for at in sorted({*which, *looked_at}):
             usual = eager[order[at] - LEAD_SLOTS]
             found = given[at] if at in given else self._seen(done, at, usual)
@@ -218,6 +220,8 @@ class _Race:
 
     def _rivals(self, inputs: Inputs, lead_in: Sequence[int]) -> tuple[dict[str, float], list[list[Tensor]]]:
         """Return the seconds of a call of each rival's, and the reference's results for the inputs that count."""
+        if not self.trial.cell.is_exact:
+            self.trial.cell.process.stand_still()  # its threads must not disturb what is timed here
         device = self.trial.cell.device
         here = Inputs([on_device(values, device) for values in inputs.made], inputs.copies)
         calls = [self.trial.arguments(here[number]) for number in range(len(here))]
@@ -263,7 +267,7 @@ def _are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
     """Whether results are the reference's, at a glance: but for some percent of their norm, and in their integers."""
     if len(found) != len(usual) or any(a.shape != b.shape for a, b in zip(found, usual, strict=True)):
         return False
-    pairs = [(as_real(a), as_real(b.cpu())) for a, b in zip(found, usual, strict=True)]
+    pairs = [(as_real(a), as_real(b.to(a.device))) for a, b in zip(found, usual, strict=True)]
     if not all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()):
         return False
     return is_near(found, usual) or not any(a.is_floating_point() for a, _ in pairs)

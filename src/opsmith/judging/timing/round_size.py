@@ -19,7 +19,7 @@ _ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 <<
 LEAST_CALLS = 2
 # Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes, and no more than this
 # part of the memory that is free. Both processes have them, and results of as many calls.
-_COPIED_ON, _COPIED_BYTES, _COPIED_PART = ("cuda",), 2 << 30, 1 / 16
+_COPIED_ON, _COPIED_BYTES, _COPIED_PART = ("cuda",), 8 << 30, 1 / 16
 # A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
 _LEAD_IN_S, _MOST_LEAD_IN, LEAD_SLOTS = 0.001, 256, 2
 # What is shorter is this: a batch cannot take no time.
