@@ -21,10 +21,8 @@ NOT_MEASURED = {
     "bias_act_triton_gpu.json",
     "focal_loss_triton_gpu.json",
     "lltm_gates_triton_gpu.json",
-    "boxes_gpu.json",
     "build_time_gpu.json",
     "ms_deform_attn_gpu.json",
-    "paste_masks_gpu.json",
 }
 
 
