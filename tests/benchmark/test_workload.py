@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float32, Int, Int64
 from torch import Tensor
 
 import opsmith
@@ -111,6 +111,15 @@ def recipe(*shape: int, dtype: str = "float32") -> Workload:
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(module, "cache_bytes", lambda device: 4000)
     return 4000
+
+
+def test_a_type_that_is_fixed_may_be_named():
+    def halves(x: Float32[Tensor, "N"], index: Int64[Tensor, "N"]) -> Float32[Tensor, "N"]:
+        return x / 2
+
+    assert [one.dtype for one in workloads(subject(halves), "cpu", ["float32"])] == ["float32"] * 3
+    with pytest.raises(ArgumentError, match="halves has no element type float64; it has float32, int64"):
+        list(workloads(subject(halves), "cpu", ["float64"]))
 
 
 def test_sets_are_more_than_three_times_the_cache(small_cache: int):

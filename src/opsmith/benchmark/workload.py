@@ -83,15 +83,21 @@ def workloads(
     """
     given = list(sizes)
     for dtype in dtypes:
-        letters = next((item for item in subject.dtypes if _dtype_of(item) == dtype), None)
+        letters = next((item for item in subject.dtypes if _dtype_of(item) in (dtype, "")), None)
         if letters is None:
-            known = ", ".join(dict.fromkeys(map(_dtype_of, subject.dtypes)))
-            raise ArgumentError(f"{subject.name} has no element type {dtype}; it has {known}")
+            raise _has_no(subject, dtype, map(_dtype_of, subject.dtypes))
         labels = set()
         for label, case in _cases(subject, device, letters, given):
+            # Without a letter all types are fixed, and one of them may be named.
+            if dtype and not letters and dtype not in (fixed := [one.dtype for one in case.tensors().values()]):
+                raise _has_no(subject, dtype, fixed)
             if label not in labels:
                 labels.add(label)
                 yield Workload(label, case, dtype or _first_dtype(case), device)
+
+
+def _has_no(subject: Subject, dtype: str, known: Iterable[str]) -> ArgumentError:
+    return ArgumentError(f"{subject.name} has no element type {dtype}; it has {', '.join(dict.fromkeys(known))}")
 
 
 def tensors_in(values: Mapping[str, Any]) -> list[Tensor]:
