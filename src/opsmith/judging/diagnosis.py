@@ -13,6 +13,8 @@ from torch import Tensor
 
 from opsmith.checker.bits import element_bytes, same_bits
 from opsmith.judging.cell import CellError
+from opsmith.judging.parts import InParts, parts_of
+from opsmith.judging.pieces import relative_distance
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.tasks.trees import as_real
@@ -37,7 +39,7 @@ def charge_for(
     trial: Trial,
     values: Values,
     found: Sequence[Tensor],
-    expected: Expected,
+    expected: Expected | InParts,
     wrong: Disagreement | Charge,
     *,
     earlier: Sequence[Sequence[Tensor]] = (),
@@ -83,7 +85,13 @@ def of_another_call(
 
 
 def _named_by_calls(
-    trial: Trial, values: Values, found: Sequence[Tensor], expected: Expected, message: str, where: str, index: int
+    trial: Trial,
+    values: Values,
+    found: Sequence[Tensor],
+    expected: Expected | InParts,
+    message: str,
+    where: str,
+    index: int,
 ) -> Charge:
     time.sleep(_LATER_S)
     if trial.wrong(trial.plain(trial.cell.give([index])[0]), expected) is None:
@@ -94,7 +102,7 @@ def _named_by_calls(
         return Charge(Refusal.NOT_DETERMINISTIC, f"the same call is right at another time; {message}", where)
     if trial.wrong(trial.call(values, margin=0), expected) is None:
         return Charge(Refusal.READS_OUTSIDE, f"the result depends on memory around its inputs; {message}", where)
-    if is_near(found, expected.values) and _is_near_elsewhere(trial, values):
+    if _is_near_to(found, expected) and _is_near_elsewhere(trial, values):
         return Charge(Refusal.LOW_PRECISION, message, where)
     return Charge(Refusal.WRONG_VALUES, message, where)
 
@@ -134,13 +142,16 @@ def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
     for one, value in zip(map(as_real, found), map(as_real, values), strict=True):
         if not one.is_floating_point():
             continue
-        wide, exact = one.to(value.device).double(), value.double()
-        if not bool(wide.isfinite().all()) or not bool(exact.isfinite().all()):
-            return False
-        if float((wide - exact).norm()) > _PRECISION * float(exact.norm()):
+        if relative_distance(one, value) > _PRECISION:
             return False
         near = True
     return near
+
+
+def _is_near_to(found: Sequence[Tensor], expected: Expected | InParts) -> bool:
+    return all(
+        is_near([one[rows] if one.dim() else one for one in found], part.values) for rows, part in parts_of(expected)
+    )
 
 
 def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
@@ -150,7 +161,7 @@ def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
         expected = trial.expected(moved)
     except Exception:
         return True
-    return is_near(trial.call(moved), expected.values)
+    return _is_near_to(trial.call(moved), expected)
 
 
 def _is_floating(value: object) -> bool:

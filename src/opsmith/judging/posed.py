@@ -16,6 +16,7 @@ from torch import Tensor
 
 from opsmith.judging.cell import CellError
 from opsmith.judging.diagnosis import charge_for, of_another_call
+from opsmith.judging.parts import InParts
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
@@ -241,7 +242,9 @@ def _is_floating(value: object) -> bool:
     return isinstance(dtype, str) and ("float" in dtype or "complex" in dtype)
 
 
-def _hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]) -> Expected:
+def _hold(
+    trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]
+) -> Expected | InParts:
     """Raise _Refused if results are wrong; afterwards they are among the earlier ones."""
     expected = trial.expected(values)
     if (wrong := trial.wrong(found, expected)) is not None:

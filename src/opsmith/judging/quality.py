@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.memory.available import available_memory_bytes, size_text
+from opsmith.judging.parts import rows_of
+from opsmith.judging.pieces import mean_of, within
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
@@ -32,6 +34,8 @@ _MOST_CALLS = 3
 # What the judge's process takes of a CPU's memory at most, as measured: several calls' inputs and results, as they are, as
 # they come from the candidate, and in higher precision.
 _TIMES_INPUTS, _TIMES_RESULTS = 16, 28
+# The same where it is compared in parts: then the higher precision is that of a part alone.
+_TIMES_IN_PARTS, _BYTES_OF_PARTS = 12, 2 << 30
 # How far inputs are moved, and made larger, to see what their own distribution hides.
 _OFFSET, _SCALE = 1.0, 30.0
 
@@ -113,6 +117,14 @@ class _Call:
             for name, value in self.values.items()
         }
 
+    def has_rows(self) -> bool:
+        """Whether it can be compared in parts."""
+
+        def results(given: Mapping[str, Any]) -> list[Tensor]:
+            return self.run_on([given[name] for name in self.task.parameters])
+
+        return rows_of(results, self.values, self.inputs) is not None
+
     def without_influence(self) -> Iterator[str]:
         """Yield a note for each input that may be left out, where there are several."""
         names = [name for name in self.inputs if name not in self.task.entry.written]
@@ -125,6 +137,8 @@ def _does_not_fit(call: _Call) -> str:
     read, written = bytes_of(list(call.values.values())), bytes_of(call.results)
     needed, free = _TIMES_INPUTS * read + _TIMES_RESULTS * written, available_memory_bytes("cpu")
     if call.device != "cpu" or needed < free or free == 0:  # which is not known everywhere
+        return ""
+    if _TIMES_IN_PARTS * (read + written) + _BYTES_OF_PARTS < free and call.has_rows():
         return ""
     return (
         f"a call has {read / 1e9:.1f} GB of inputs and {written / 1e9:.1f} GB of results, judging it takes about "
@@ -180,10 +194,10 @@ def _ignores_inputs(call: _Call) -> str:
 def _is_nearly_constant(call: _Call) -> str:
     for index, one in enumerate(call.results):
         if one.is_floating_point() and one.numel() > 1:
-            mean = one.double().mean()
-            if _is_near(one.double(), mean.expand(one.shape), _ALLOWED):
+            mean = mean_of(one)
+            if within(one, mean, _ALLOWED):
                 return (
-                    f"output {index} is {float(mean):.3g} but for 1 %, so a constant passes a tolerance of 1e-2; give "
+                    f"output {index} is {mean:.3g} but for 1 %, so a constant passes a tolerance of 1e-2; give "
                     "inputs whose rows differ, such as numbers with another scale in each"
                 )
     return ""
@@ -239,8 +253,7 @@ def _is_near(one: Tensor, other: Tensor, part: float) -> bool:
         return False
     if not one.is_floating_point():
         return torch.equal(one, other)
-    usual = float(other.double().square().mean().sqrt()) if other.numel() else 0.0
-    return torch.allclose(one.double(), other.double(), rtol=part, atol=part * usual, equal_nan=True)
+    return within(one, other, part)
 
 
 def _copied(value: Any, device: str) -> Any:

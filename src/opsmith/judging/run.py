@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
@@ -27,7 +30,7 @@ from opsmith.judging.seeds import derived, secret_seed, with_scattered_seeds
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import flattened
+from opsmith.judging.tasks.trees import flattened, tensors_of
 from opsmith.judging.timing.clock import Overhead, measure_overhead
 from opsmith.judging.timing.floor import floor_of
 from opsmith.judging.timing.race import time_candidate
@@ -252,9 +255,8 @@ class _Judge:
             self.hooks.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
             values = make(self._seed_of("the task"))
-            expected = trial.expected(values)
-            floor = floor_of(values, expected.values if expected.own is None else expected.own, self.device)
             arguments = trial.arguments(on_device(values, self.device))
+            floor = floor_of(values, self._results(arguments), self.device)
             # Compiling is not what the budget is for; what comes after it has its share.
             reference, against = self.bounded.reference, names_in(self.options.against)
             with rivals_of(reference, against, arguments, self.device, self.options.load_seconds) as (rivals, notes):
@@ -273,6 +275,10 @@ class _Judge:
                 self._refuse(timed.charge)
                 return
             self.found.speeds += timed.speeds
+
+    def _results(self, arguments: Sequence[Any]) -> list[Tensor]:
+        with torch.no_grad():
+            return tensors_of(self.task.reference(*arguments))
 
     def _refuse(self, charge: Charge) -> None:
         posed = self.found.posed

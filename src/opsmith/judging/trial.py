@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,14 +14,16 @@ from torch import Tensor
 
 from opsmith.judging.answers import Batch
 from opsmith.judging.cell import Cell, CellError, Returned
+from opsmith.judging.parts import InParts, Rows, compare_in_parts, form_of, rows_of
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
+from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
-from opsmith.subject.oracle import Disagreement, Expected, compare, expect
+from opsmith.subject.oracle import Disagreement, Expected, expect
 from opsmith.subject.subject import Subject
 
 __all__ = ["Trial", "Values"]
@@ -29,6 +31,8 @@ __all__ = ["Trial", "Values"]
 Values = Mapping[str, Any]
 # What lies around inputs, and what memory for results has in it before: NaN in every floating type, and a number.
 _NOT_A_NUMBER, _OTHER_BYTE = 0xFF, 0x5B
+# Inputs and results of a call that are compared at a time, where rows do not depend on each other.
+_PART_BYTES = 64 << 20
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Trial:
     slowest_s: float = 0.0
     complex_inputs: frozenset[str] = frozenset()
     complex_outputs: frozenset[int] = frozenset()
+    _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
     @property
     def has_time(self) -> bool:
@@ -76,18 +81,44 @@ class Trial:
         """Return arguments in the task's order."""
         return [values[name] for name in self.task.parameters]
 
-    def expected(self, values: Values, case: Case | None = None) -> Expected:
-        """Return what the reference gives; raises what it raises. `case` says what kind of numbers these are."""
+    def expected(self, values: Values, case: Case | None = None) -> Expected | InParts:
+        """Return what the reference gives; raises what it raises. `case` says what kind of numbers these are.
+
+        Of a large call whose rows do not depend on each other it is some rows at a time.
+        """
         here = on_device(values, self.cell.device)
         with torch.no_grad():
             if not any(isinstance(one, Tensor) and one.is_complex() for one in here.values()):
-                return expect(self.subject, case or as_case(values, self.task.parameters), here)
+                case = case or as_case(values, self.task.parameters)
+                if (rows := self._rows(here)) is not None:
+                    return self._in_parts(rows, here, case)
+                return expect(self.subject, case, here)
             # The oracle is one of real numbers.
             self.complex_inputs = frozenset(
                 name for name, one in here.items() if isinstance(one, Tensor) and one.is_complex()
             )
             pairs = {name: as_real(value) if isinstance(value, Tensor) else value for name, value in here.items()}
             return expect(self.subject, as_case(pairs, self.task.parameters), pairs)
+
+    def _rows(self, values: Values) -> Rows | None:
+        """Return the rows of a call that is large enough to be compared in parts; found out once for its shapes."""
+        if bytes_of(list(values.values())) < _PART_BYTES // 2:
+            return None
+        shapes = tuple(tuple(one.shape) for one in values.values() if isinstance(one, Tensor))
+        if shapes not in self._known_rows:
+            names = [name for name in self.task.parameters if name not in self.task.lifted]
+            found = rows_of(lambda given: self.subject.results(self.subject.reference, given), values, names)
+            self._known_rows[shapes] = found if found is not None and found.count * found.nbytes > _PART_BYTES else None
+        return self._known_rows[shapes]
+
+    def _in_parts(self, rows: Rows, values: Values, case: Case) -> InParts:
+        def part(some: slice) -> Expected:
+            with torch.no_grad():
+                return expect(self.subject, rows.of_case(case, some), rows.of(values, some))
+
+        # Of one row: the others are alike.
+        forms = tuple(replace(one, shape=(rows.count, *one.shape[1:])) for one in form_of(part(slice(0, 1))))
+        return InParts(rows.slices(_PART_BYTES), part, forms)
 
     def call(
         self, values: Values, *, keep: bool = False, margin: int = _NOT_A_NUMBER, soil: int | None = None
@@ -172,26 +203,26 @@ class Trial:
             found.append(result.tensor)
         return found
 
-    def wrong(self, found: list[Tensor], expected: Expected) -> Disagreement | Charge | None:
+    def wrong(self, found: list[Tensor], expected: Expected | InParts) -> Disagreement | Charge | None:
         """Return how results differ from what is expected: a charge where the type or the form does."""
         self.calls += 1
-        wanted = expected.own if expected.own is not None else ()
-        if len(found) != len(expected.values):
-            text = f"it returns {len(found)} results, the reference {len(expected.values)}"
+        wanted = form_of(expected)
+        if len(found) != len(wanted):
+            text = f"it returns {len(found)} results, the reference {len(wanted)}"
             return Charge(Refusal.WRONG_SHAPE, text)
         for number, one in enumerate(found):
             if one.is_complex() != (number in self.complex_outputs):
                 usual = "complex" if number in self.complex_outputs else "real"
                 return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {usual}")
         found = [as_real(one) for one in found]
-        for number, (one, value) in enumerate(zip(found, expected.values, strict=True)):
-            if one.shape != value.shape:
-                text = f"output {number} has the shape {list(one.shape)}, the reference's has {list(value.shape)}"
+        for number, (one, form) in enumerate(zip(found, wanted, strict=True)):
+            if one.shape != form.shape:
+                text = f"output {number} has the shape {list(one.shape)}, the reference's has {list(form.shape)}"
                 return Charge(Refusal.WRONG_SHAPE, text)
-        for number, (one, own) in enumerate(zip(found, wanted, strict=False)):
-            if one.dtype != own.dtype:
-                return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {own.dtype}")
-        return compare(found, expected)
+        for number, (one, form) in enumerate(zip(found, wanted, strict=True)):
+            if form.dtype not in (None, one.dtype):
+                return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {form.dtype}")
+        return compare_in_parts(found, expected)
 
 
 _CHANGES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from pathlib import Path
 
@@ -221,3 +222,16 @@ def test_files_beside_a_task_do_not_stay_imported(tmp_path):
         text = "from sizes_of_task import ROWS\n" + BATCH_NORM.replace("randn(24", "randn(24 * ROWS")
         task = task_of(tmp_path / folder, text)
         assert task.inputs(0)["x"].shape[0] == 24 * number
+
+
+def test_few_rows_of_a_large_call_show_what_it_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr("opsmith.judging.tasks.modules._MANY", 100)
+    text = BATCH_NORM.replace("import torch", "import torch\nseen = []", 1)
+    text = text.replace("        return", "        seen.append(len(x))\n        return")
+    few = task_of(tmp_path, text, "few.py")
+    assert sys.modules["opsmith_task_few"].seen[0] == 2
+    assert few.parameters == ("x", "shift", "norm_weight", "norm_bias")
+    # One that takes the task's own rows alone is called with all of them.
+    fixed = task_of(tmp_path, text.replace("self.norm(x)", "self.norm(x.reshape(24, 10))"), "fixed.py")
+    assert sys.modules["opsmith_task_fixed"].seen[:2] == [2, 24]
+    assert fixed.parameters == few.parameters

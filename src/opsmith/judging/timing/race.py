@@ -19,6 +19,7 @@ from torch import Tensor
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import Batch, CellError
 from opsmith.judging.diagnosis import charge_for, is_near, of_another_call
+from opsmith.judging.parts import InParts
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.scaled import FACTORS, Inputs
@@ -252,7 +253,7 @@ class _Race:
         by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
         raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)
 
-    def _comes_later(self, done: Batch, at: int, found: list[Tensor], expected: Expected) -> Refusal | None:
+    def _comes_later(self, done: Batch, at: int, found: list[Tensor], expected: Expected | InParts) -> Refusal | None:
         """Return the name of what makes a result right that was wrong at the end of its call."""
         cell = self.trial.cell
         cell.process.go_on_for(_LATER_S)
