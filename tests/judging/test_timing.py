@@ -68,23 +68,27 @@ def normalize(x, w):
 """
 
 
-@pytest.mark.parametrize("name", ["honest", "knows copies"])
+@pytest.mark.parametrize("name", ["honest", "honest, large", "knows copies"])
 def test_copies_of_inputs_are_calls_as_others_are(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = []
     size_of_rounds = round_size.size_of_rounds
 
     def planned(*given: Any) -> round_size.RoundSize:
         size = size_of_rounds(*given)
-        counts.append((size.made, size.count))
+        counts.append((size.made, size.lead, size.count))
         return size
 
     monkeypatch.setattr(round_size, "_COPIED_ON", ("cpu",))
     monkeypatch.setattr(round_size, "_MOST_ELEMENTS", 8192)
     monkeypatch.setattr(race, "size_of_rounds", planned)
-    judgement = judged(tmp_path, RIGHT if name == "honest" else ONCE, time=True, seconds=10.0)
-    assert judgement.ok is (name == "honest"), str(judgement)
-    ((made, count),) = counts
+    if name == "honest, large":
+        monkeypatch.setattr(round_size, "_LARGE_BYTES", 0)
+        monkeypatch.setattr(round_size, "_MOST_ELEMENTS", 0)
+    judgement = judged(tmp_path, ONCE if name == "knows copies" else RIGHT, time=True, seconds=10.0)
+    assert judgement.ok is (name != "knows copies"), str(judgement)
+    ((made, lead, count),) = counts
     assert made < count
+    assert (made, lead) == (1, 1) if name == "honest, large" else made > lead == 2
 
 
 def test_a_copy_has_its_own_numbers_and_the_layout_of_what_it_is_made_of() -> None:

@@ -28,7 +28,7 @@ from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
-from opsmith.judging.timing.round_size import LEAD_SLOTS, bytes_of_call, size_of_rounds
+from opsmith.judging.timing.round_size import bytes_of_call, size_of_rounds
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.oracle import Expected
 
@@ -148,13 +148,13 @@ class _Race:
 
     def _round(self, number: int) -> tuple[float, dict[str, float]]:
         """Return the seconds of a call of the candidate's and of each rival's."""
-        inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.size.made + LEAD_SLOTS))
-        order = self.random.sample(range(LEAD_SLOTS, len(inputs)), self.size.count)
+        inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.size.made + self.size.lead))
+        order = self.random.sample(range(self.size.lead, len(inputs)), self.size.count)
         cell = self.trial.cell
         # In every other round the contents change behind the same tensors, in the others they lie elsewhere.
-        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies, hidden_from=LEAD_SLOTS)
+        self.trial.load(inputs.made, keep=number % 2 == 0, copies=inputs.copies, hidden_from=self.size.lead)
         # Calls that do not count, on inputs of their own: the processor has slept.
-        lead_in = [index % LEAD_SLOTS for index in range(self.size.lead_in)]
+        lead_in = [index % self.size.lead for index in range(self.size.lead_in)]
         # On a GPU who comes first is chance; on a CPU what the candidate is given must not be read before.
         taken = None if cell.is_exact or self.random.random() < 0.5 else self._rivals(inputs, lead_in)
         cell.run(lead_in, is_lead_in=True)
@@ -174,7 +174,7 @@ class _Race:
                 raise self._has_changed(changed)
         rivals_s, eager = self._rivals(inputs, lead_in) if taken is None else taken
         for at in sorted({*which, *looked_at}):
-            usual = eager[order[at] - LEAD_SLOTS]
+            usual = eager[order[at] - self.size.lead]
             found = given[at] if at in given else self._seen(done, at, usual)
             # A look at each, for what is far off: then it is compared as the others are.
             if at in looked_at or not _are_about(found, usual):
@@ -206,9 +206,11 @@ class _Race:
 
     def _inputs(self, begin: int) -> Inputs:
         """Return the inputs of a round, those for the calls that do not count first."""
-        made = [self.make(begin + index) for index in range(LEAD_SLOTS + self.size.made)]
+        made = [self.make(begin + index) for index in range(self.size.lead + self.size.made)]
         more = self.size.count - self.size.made
-        pairs = self.random.sample([(source, one) for source in range(LEAD_SLOTS, len(made)) for one in FACTORS], more)
+        pairs = self.random.sample(
+            [(source, one) for source in range(self.size.lead, len(made)) for one in FACTORS], more
+        )
         return Inputs(made, pairs)
 
     def _some(self, *those: int) -> list[int]:
@@ -230,7 +232,7 @@ class _Race:
         taken_s: dict[str, float] = {}
         eager: list[Any] = []
         for name in self.random.sample(list(self.rivals), len(self.rivals)):
-            taken_s[name], results = time_here(self.rivals[name], calls[LEAD_SLOTS:], before, device)
+            taken_s[name], results = time_here(self.rivals[name], calls[self.size.lead :], before, device)
             eager = results if name == "eager" else eager
         return taken_s, [tensors_of(call) for call in eager]
 

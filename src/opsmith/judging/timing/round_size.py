@@ -12,16 +12,19 @@ from opsmith.judging.scaled import FACTORS, are_scalable, bytes_of
 from opsmith.judging.timing.clock import Overhead
 from opsmith.judging.trial import Trial, Values
 
-__all__ = ["LEAD_SLOTS", "LEAST_CALLS", "RoundSize", "bytes_of_call", "bytes_of_round", "size_of_rounds"]
+__all__ = ["RoundSize", "bytes_of_call", "bytes_of_round", "size_of_rounds"]
 
 # A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes.
 _ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
-LEAST_CALLS = 2
+_LEAST_CALLS = 2
 # Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes, and no more than this
 # part of the memory that is free. Both processes have them, and results of as many calls.
 _COPIED_ON, _COPIED_BYTES, _COPIED_PART = ("cuda",), 8 << 30, 1 / 16
 # A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
-_LEAD_IN_S, _MOST_LEAD_IN, LEAD_SLOTS = 0.001, 256, 2
+_LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
+# Of inputs with more bytes one call's are made where there are copies, and one's for those that do not count: sending them
+# to the other process and holding them against what they were takes a second a gigabyte.
+_LARGE_BYTES = 256 << 20
 # What is shorter is this: a batch cannot take no time.
 _LEAST_S = 1e-9
 _PROBES = 3
@@ -33,12 +36,13 @@ _READ_BYTES = 256 << 20
 class RoundSize:
     """How many calls a round has: `count` of them count, on `made` inputs of the task's and copies of these.
 
-    `lead_in` come before, and the results of `read` are looked at.
+    `lead_in` come before, on `lead` inputs of their own, and the results of `read` are looked at.
     """
 
     made: int
     count: int
     lead_in: int
+    lead: int
     read: int
 
 
@@ -49,13 +53,15 @@ def size_of_rounds(trial: Trial, make: Callable[[int], Values], seed: int, overh
     call_s = _seconds_of_call(trial, make, seed, overhead, max(most, 1))
     results = trial.plain(trial.cell.give([0])[0])
     wanted = int(_ROUND_S / call_s)
-    made = count = max(LEAST_CALLS, min(most, wanted))
-    if device in _COPIED_ON and are_scalable(values):
+    has_copies = device in _COPIED_ON and are_scalable(values)
+    is_large = has_copies and bytes_of_call(values) > _LARGE_BYTES
+    made = count = max(1 if is_large else _LEAST_CALLS, min(most, wanted))
+    if has_copies:
         room = made + _room_bytes(device) // max(1, bytes_of_call(values))
-        count = max(made, min(_MOST_CALLS, wanted, room, made * (1 + len(FACTORS))))
+        count = max(_LEAST_CALLS, min(_MOST_CALLS, wanted, room, made * (1 + len(FACTORS))))
     lead_in = max(1, min(_MOST_LEAD_IN, int(_LEAD_IN_S / call_s)))
-    read = max(LEAST_CALLS, min(count, _READ_BYTES // max(1, sum(map(bytes_of, results)))))
-    return RoundSize(made, count, lead_in, read)
+    read = max(_LEAST_CALLS, min(count, _READ_BYTES // max(1, sum(map(bytes_of, results)))))
+    return RoundSize(made, count, lead_in, 1 if is_large else _LEAD_SLOTS, read)
 
 
 def _seconds_of_call(trial: Trial, make: Callable[[int], Values], seed: int, overhead: Overhead, most: int) -> float:
@@ -78,7 +84,7 @@ def bytes_of_call(values: Values) -> int:
 
 def bytes_of_round(values: Values) -> int:
     """Return how many bytes the inputs of a round have at most."""
-    return (max(LEAST_CALLS, _most_calls(values)) + LEAD_SLOTS) * bytes_of_call(values)
+    return (max(_LEAST_CALLS, _most_calls(values)) + _LEAD_SLOTS) * bytes_of_call(values)
 
 
 def _most_calls(values: Values) -> int:
