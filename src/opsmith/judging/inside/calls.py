@@ -14,6 +14,7 @@ from opsmith.judging.candidate import Entry
 from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
+from opsmith.judging.inside.results import Flat, listed, oddness, place_of
 from opsmith.judging.memory import Area, view_of
 from opsmith.judging.packings import number_as_tensor
 from opsmith.judging.scaled import bytes_of, scaled
@@ -22,12 +23,11 @@ __all__ = ["Calls"]
 
 # Bound before a candidate is imported.
 _copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
-_is_negated, _is_conjugated, _is_contiguous = Tensor.is_neg, Tensor.is_conj, Tensor.is_contiguous
-_pointer, _storage_of, _requires_grad_ = Tensor.data_ptr, Tensor.untyped_storage, Tensor.requires_grad_
+_is_negated, _is_conjugated = Tensor.is_neg, Tensor.is_conj
+_storage_of, _requires_grad_ = Tensor.untyped_storage, Tensor.requires_grad_
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
-_Tensor, _Parameter, _type, _len = torch.Tensor, torch.nn.Parameter, type, len
-_Dict, _NUMBERS = dict, (bool, int, float)
+_Tensor, _type, _NUMBERS = torch.Tensor, type, (bool, int, float)
 _uint8 = torch.uint8
 _collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
@@ -132,14 +132,14 @@ class Calls:
                 self.device.arrive_late()
                 for slot in order:
                     keep(function(slots[slot]))
-                    self.snapshots = [_clone(one) if not _oddness(one) else one for one in _listed(kept[-1])]
+                    self.snapshots = [_clone(one) if not oddness(one) else one for one in listed(kept[-1])]
             else:
                 for slot in order:
                     keep(function(slots[slot]))
         self.device.wait()
         if read_bytes is not None:
-            kept = [_Flat(map(self._resolved, _listed(result))) for result in kept]
-            told["places"] = [list(map(_place, results)) for results in kept]
+            kept = [Flat(map(self._resolved, listed(result))) for result in kept]
+            told["places"] = [list(map(place_of, results)) for results in kept]
         _collect_again()
         self.results = [] if is_lead_in else kept
         return {"set_aside": self.device.set_aside_bytes(), **told}
@@ -169,13 +169,13 @@ class Calls:
             holder[place] = _requires_grad_(_detach(holder[place]))
             given.append(holder[place])
         with torch.enable_grad():
-            found = _listed(self.function(values))
+            found = listed(self.function(values))
             outputs: Any = [found[index] for index in wanted]
             if lost := [index for index, one in zip(wanted, outputs, strict=True) if not one.requires_grad]:
                 return {"not_differentiable": lost}
             _backward(outputs, self.slots[arriving])
         self.device.wait()
-        self.results = [_Flat(_gradient_of(one) for one in given)]
+        self.results = [Flat(_gradient_of(one) for one in given)]
         return {}
 
     def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:
@@ -184,12 +184,12 @@ class Calls:
         at, found = 0, []
         for number in which:
             described: list[Any] = []
-            for found_one in self.snapshots if is_snapshot else _listed(self.results[number]):
+            for found_one in self.snapshots if is_snapshot else listed(self.results[number]):
                 result = self._resolved(found_one)
                 if result is None:
                     described.append(None)
                     continue
-                odd = _oddness(result)
+                odd = oddness(result)
                 if odd:
                     described.append({"odd": odd})
                     continue
@@ -218,7 +218,7 @@ class Calls:
 
     def soil(self, byte: int) -> dict[str, Any]:
         """Fill freed memory of the sizes of the last results with a byte."""
-        sizes = [bytes_of(one) for found in self.last for one in _listed(found) if not _oddness(one)]
+        sizes = [bytes_of(one) for found in self.last for one in listed(found) if not oddness(one)]
         # Now: the memory of the last results is what the next ones get first.
         self.last = []
         for size in set(sizes):
@@ -238,8 +238,8 @@ class Calls:
         return sum(
             -(-bytes_of(one) // _ALIGNMENT) * _ALIGNMENT
             for number in which
-            for one in map(self._resolved, _listed(self.results[number]))
-            if not _oddness(one)
+            for one in map(self._resolved, listed(self.results[number]))
+            if not oddness(one)
         )
 
     def _resolved(self, result: Any) -> Any:
@@ -260,44 +260,6 @@ class Calls:
                 if isinstance(value, Tensor) and value.numel() and _storage_of(value).data_ptr() == mine:
                     return [number, index]
         return []
-
-
-class _Flat(list[Any]):
-    """The results of a call, or gradients, as they are given."""
-
-
-def _listed(found: Any) -> list[Any]:
-    """Return the results of a call, those in tuples, lists and dictionaries too, as `trees.tensors_of` has them.
-
-    A list of a class of its own may compute when it is gone through: it is a result.
-    """
-    kind = _type(found)
-    if kind is _Flat:
-        return list(found)
-    if kind is _Dict:
-        found = [found[key] for key in sorted(found, key=str)]
-    elif issubclass(kind, tuple):  # with names, as PyTorch's functions return them
-        found = list(tuple.__iter__(found))
-    elif kind is not list:
-        return [found]
-    return [one for item in found if item is not None for one in _listed(item)]
-
-
-def _place(result: Any) -> int | list[int] | None:
-    """Return the address of a result, with its strides where it is not dense; None for what is not a plain tensor."""
-    if _oddness(result):
-        return None
-    return _pointer(result) if _is_contiguous(result) else [_pointer(result), *result.stride()]
-
-
-def _oddness(result: Any) -> str:
-    """Return why a result is not a plain tensor, or an empty text."""
-    kind = _type(result)
-    if kind not in (_Tensor, _Parameter):
-        return f"a tensor of the class {kind.__name__}" if issubclass(kind, _Tensor) else f"of type {kind.__name__}"
-    if result.layout is not torch.strided or result.is_meta or result.is_quantized:
-        return f"a tensor that is {'meta' if result.is_meta else result.layout}"
-    return ""
 
 
 def _tensors(value: Any) -> list[Tensor]:
