@@ -193,10 +193,11 @@ def test_a_slow_reference_is_spared_the_largest_inputs():
     labels, fewer = ([case.label for case in one.suite.cases({"T": "float32"})] for one in (quick, slow))
     # Its time depends on N alone.
     long_rows = {f"the last element decides, N = {size}" for size in (33001, 66001)}
-    assert set(labels) - set(fewer) == {"N = 4099", "N = 70001", *long_rows}
+    long_rows |= {"positive values, N = 70001"}
+    assert set(labels) - set(fewer) == {"N = 2048", "N = 4096", "N = 4099", "N = 70001", *long_rows}
     assert "B = 70001" in fewer
     (note,) = slow.notes
-    assert note.endswith("s for N = 4099: inputs of that size and larger are left out (--thorough tries them)")
+    assert note.endswith("s for N = 2048: inputs of that size and larger are left out (--thorough tries them)")
 
 
 @pytest.mark.slow("compiles with Inductor")

@@ -60,7 +60,7 @@ KINDS = [
     *itertools.product(("float64", "float32", "float16", "bfloat16"), FLOAT_VALUES),
     *itertools.product(("int64", "int32", "int8", "uint8"), INTEGER_VALUES),
     ("bool", "normal"),
-    *itertools.product(("float32", "int64", "bool"), ("last",)),
+    *itertools.product(("float32", "int64", "bool"), ("last", "positive")),
     *itertools.product(("int64", "uint8"), ("below 70", "1 to 9")),
 ]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from opsmith.subject.placed_values import LAST, are_indices
+from opsmith.subject.placed_values import ABOVE_ZERO, LAST, are_indices
 from opsmith.subject.values import beyond_bits, first_integers, numbers_of_ties
 
 __all__ = ["Code", "constructor_code", "is_call"]
@@ -40,6 +40,8 @@ def constructor_code(
     """
     if values == LAST and shape:
         code = _last(shape, dtype)
+    elif values == ABOVE_ZERO:
+        code = _above_zero(dtype)
     elif dtype is torch.bool:
         code = Code("torch.rand({shape}) < 0.5")
     elif not dtype.is_floating_point:
@@ -166,6 +168,14 @@ def _last(shape: tuple[int, ...], dtype: torch.dtype) -> Code:
         numbers, last = "torch.randint(1, 4, {shape})", "torch.where(w, 9, 0)"
     turns = f"w = (torch.arange({math.prod(others)}) % 2 == 0).reshape({_shape(others)})"
     return Code("v", (turns, f"v = {numbers}", f"v.narrow({longest}, {shape[longest] - 1}, 1).copy_({last})"))
+
+
+def _above_zero(dtype: torch.dtype) -> Code:
+    if dtype is torch.bool:
+        return Code("torch.ones({shape}, dtype=torch.bool)")
+    return Code(
+        "torch.randint(1, 8, {shape}).double() / 8" if dtype.is_floating_point else "torch.randint(1, 4, {shape})"
+    )
 
 
 def _indices(values: str) -> Code:

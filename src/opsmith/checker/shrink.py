@@ -184,8 +184,10 @@ def _made(context: Context, case: Case, chosen: Mapping[str, int]) -> dict[str, 
     if set(space.names) - plain.keys():
         return None
     absent = frozenset(name for name, value in case.arguments.items() if value is None)
-    made = space.case(Choice(plain, groups, {}, {}, absent), dict.fromkeys(("T", "I"), "int64"), 0)
+    lengths = [len(value) for value in case.arguments.values() if isinstance(value, tuple)]
+    choice = Choice(plain, groups, {}, {}, absent, list_length=max(lengths, default=2))
+    made = space.case(choice, dict.fromkeys(("T", "I"), "int64"), 0)
     if made is None:
         return None
-    found = {name.partition("[")[0]: recipe for name, recipe in made.tensors().items()}
-    return {name: found[name.partition("[")[0]] for name in case.tensors()}
+    found = made.tensors()
+    return {name: found[name] for name in case.tensors()}

@@ -49,7 +49,7 @@ class TensorRecipe:
         dtype = getattr(torch, self.dtype)
         if self.given is not None:
             # A copy: a kernel that writes to its inputs must not change the recipe.
-            return self.given.detach().to(drawn_on, dtype, copy=True).contiguous()
+            return self.given.detach().to(drawn_on, dtype).clone(memory_format=torch.contiguous_format)
         if math.prod(self.shape) > _MOST_REMEMBERED_ELEMENTS:
             return fill(self.shape, dtype, self.values, self.seed, self.near, drawn_on)
         return _remembered(self.shape, dtype, self.values, self.seed, self.near, drawn_on).clone()

@@ -8,7 +8,7 @@ from itertools import combinations, zip_longest
 from typing import Any
 
 from opsmith.spec.signature import Kind
-from opsmith.subject.space import Choice, Space
+from opsmith.subject.space import Choice, Space, has_free_sizes
 
 __all__ = ["argument_choices"]
 
@@ -28,8 +28,10 @@ def argument_choices(space: Space, base: Choice, wide: Choice) -> Iterator[Choic
         yield replace(base, absent=frozenset({name}), label=f"without {name}", group="scalars")
     if len(space.optional) > 1:
         yield replace(base, absent=frozenset(space.optional), label="without optional tensors", group="scalars")
-    for length in (1, 3) if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
+    for length in (1, 3, 6) if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
         yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
+    if any(p.kind is Kind.TENSOR_LIST and has_free_sizes(p) for p in space.signature.tensors):
+        yield replace(base, list_length=3, is_uneven=True, label="lists of tensors of unequal sizes", group="scalars")
     columns = [[(name, value) for value in values[1:]] for name, values in space.scalars.items()]
     turns = [[one for one in turn if one is not None] for turn in zip_longest(*columns)]
     yield from _of_turns(turns[:1], base, wide)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from opsmith.spec.signature import Parameter
-from opsmith.subject.layouts import COMBINED, LAYOUTS, apply_layout
+from opsmith.spec.signature import Kind, Parameter
+from opsmith.subject.layouts import COMBINED, LAYOUTS, ODD_WHERE_ONE, SLICE_FOR_ALL, apply_layout
 from opsmith.subject.space import Choice, Space
 
 __all__ = ["LONG_ROWS", "layout_choices"]
@@ -26,6 +26,8 @@ _IN_LONG_ROWS = (
 # In tiles of 256 and more, part of them.
 _TILES = (257, 259)
 _IN_TILES = ("cut out of a transposed one", "with a larger leading dimension")
+# Of a list, the first tensor alone has these: what holds for it need not hold for the others.
+_IN_LISTS = ("transposed", "every second", "offset")
 
 
 def layout_choices(space: Space, base: Choice, mutated: tuple[str, ...]) -> Iterator[Choice]:
@@ -33,10 +35,12 @@ def layout_choices(space: Space, base: Choice, mutated: tuple[str, ...]) -> Iter
     four = replace(base, groups=dict.fromkeys(space.groups, (2, 3, 4, 5)))
     three = replace(base, groups=dict.fromkeys(space.groups, (5, 6, 7)))
     for layout in LAYOUTS:
-        if layout == "contiguous":
+        if layout in ("contiguous", ODD_WHERE_ONE):
             continue
-        choice = four if "channels_last" in layout or "middle" in layout else three if "exchanged" in layout else base
+        is_of_three = "exchanged" in layout or layout == SLICE_FOR_ALL
+        choice = four if "channels_last" in layout or "middle" in layout else three if is_of_three else base
         yield from _of_layout(space, choice, layout, mutated)
+    yield from _odd_where_one(space, base)
     long = _long_rows(space, base)
     for layout in _IN_LONG_ROWS if long is not None else ():
         assert long is not None
@@ -57,6 +61,25 @@ def _of_layout(space: Space, choice: Choice, layout: str, mutated: tuple[str, ..
         for name in able:
             if name not in mutated or not _repeats(layout):
                 yield replace(choice, layouts={name: layout}, label=f"{name} {layout}", group="layouts")
+    for parameter in space.signature.tensors if layout in _IN_LISTS else ():
+        if parameter.kind is Kind.TENSOR_LIST and parameter.name in able:
+            name = f"{parameter.name}[0]"
+            yield replace(choice, layouts={name: layout}, label=f"{name} {layout}", group="layouts")
+
+
+def _odd_where_one(space: Space, base: Choice) -> Iterator[Choice]:
+    """Yield calls with one size of 1, of which the stride is any number."""
+    of_one = [
+        *((replace(base, sizes={**base.sizes, name: 1}), f"{name} = 1") for name in space.names),
+        *(
+            (replace(base, groups=dict.fromkeys(space.groups, shape)), f"{space.groups[0]} = {shape}")
+            for shape in ((1, 33), (9, 1))
+            if space.groups
+        ),
+    ]
+    for choice, words in of_one:
+        label = f"every tensor {ODD_WHERE_ONE}, {words}"
+        yield replace(choice, layouts={"": ODD_WHERE_ONE}, label=label, group="layouts")
 
 
 def _for_all(layout: str, mutated: tuple[str, ...]) -> dict[str, str]:

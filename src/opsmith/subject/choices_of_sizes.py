@@ -4,61 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 
+from opsmith.subject.placed_values import ABOVE_ZERO, LAST
 from opsmith.subject.space import Choice, Space
 
-__all__ = ["DECIDES", "EDGES", "LARGE", "MOST_ELEMENTS", "plain_choice", "size_choices", "wide_choice"]
+__all__ = [
+    "ALL_EQUAL",
+    "EDGES",
+    "LARGE",
+    "MOST_ELEMENTS",
+    "about_size",
+    "is_full_tile",
+    "is_tail",
+    "longest_choices",
+    "plain_choice",
+    "size_choices",
+    "wide_choice",
+]
 
+# After whole vectors of 16 every rest: each number of elements in a tail may have code of its own.
+_TAILS = (20, 22, 24, 26, 28, 30, 34, 37, 39, 41, 43, 45)
 # Around the widths of vectors, warps and blocks, widths that kernels have code of their own for, and primes between.
-EDGES = (
-    1,
-    3,
-    4,
-    8,
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    48,
-    63,
-    64,
-    65,
-    80,
-    96,
-    97,
-    127,
-    128,
-    129,
-    192,
-    255,
-    256,
-    257,
-    384,
-    511,
-    513,
-    768,
-    1000,
-    1024,
-    1025,
-    4099,
+EDGES = tuple(
+    sorted(
+        {
+            *_TAILS,
+            1,
+            3,
+            4,
+            8,
+            15,
+            16,
+            17,
+            31,
+            32,
+            33,
+            48,
+            63,
+            64,
+            65,
+            80,
+            96,
+            97,
+            127,
+            128,
+            129,
+            192,
+            255,
+            256,
+            257,
+            384,
+            511,
+            513,
+            768,
+            1000,
+            1024,
+            1025,
+            2048,
+            4096,
+            4099,
+        }
+    )
 )
 # What other names are meanwhile; small and different, so that sizes that are mixed up do not fit.
 _SMALL = (2, 3, 5, 4, 7, 6, 8, 9)
 _GROUP = (3, 5)
 _GROUPS = ((), (1,), (7,), (2, 3, 4), (2, 3, 4, 5), (2, 1, 3, 2, 2), (1, 1), (33, 65), (1023,), (4099,))
+_TAILS_OF_GROUPS = tuple((2, size // 2) if size % 2 == 0 else (size,) for size in _TAILS)
 _EMPTY_GROUPS = ((0,), (3, 0), (0, 5, 2))
 # More than 16 bits hold.
 LARGE = 70_001
-# More than one tile of 128 or 256 in both dimensions, with a rest in each; the second has other counts of them.
-_TILES = ((257, 259), (300, 520))
+# More than one tile of 128 or 256 in both dimensions: with a rest in each, with other counts of tiles, and without a rest.
+_TILES = ((257, 259), (300, 520), (256, 384))
 _MOST_PAIRS = 4
 # Rows whose last place does not fit into 16 bits, with a sign and without.
 _LONG = (33_001, 66_001)
-# What the labels of those rows begin with.
-DECIDES = "the last element decides, "
+# More elements than a loop in blocks of a thousand with a thousand threads, or than 20 bits count.
+_LONGEST, _MOST_IN_LONGEST, _MOST_LONGEST = (1 << 20) + 77, 1 << 21, 1
+# What the labels of those rows begin with, and of rows in which all elements count.
+DECIDES, ALL_COUNT = "the last element decides, ", "positive values, "
+# And of calls whose sizes are all one number.
+ALL_EQUAL = "all sizes "
 # A case on the CPU has no more elements than this, so that a suite takes a second and not a minute.
 MOST_ELEMENTS = 1 << 18
 
@@ -80,6 +107,24 @@ def wide_choice(space: Space) -> Choice:
     return replace(base, groups=dict.fromkeys(space.groups, (9, 33)))
 
 
+def is_tail(label: str) -> bool:
+    """Whether a call of this label has one of the sizes that leave each rest after whole vectors."""
+    return label.rpartition(" = ")[2] in _LABELS_OF_TAILS
+
+
+def about_size(label: str) -> str:
+    """Return what a label of a call says of its size: "N = 66001" of "the last element decides, N = 66001"."""
+    return label.removeprefix(DECIDES).removeprefix(ALL_COUNT)
+
+
+def is_full_tile(label: str) -> bool:
+    """Whether a call of this label has tiles without a rest."""
+    return label.endswith((f" = {_TILES[-1][0]} x {_TILES[-1][1]}", f" = {_TILES[-1]}"))
+
+
+_LABELS_OF_TAILS = frozenset(map(str, (*_TAILS, *_TAILS_OF_GROUPS)))
+
+
 def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
     """Yield the calls of the groups sizes, empty and large: one size at a time, then two large ones, then long rows."""
     for name in space.names:
@@ -96,7 +141,7 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
     for size in (1, 4, 33) if space.names else ():
         equal = dict.fromkeys(space.names, size)
         yield replace(
-            base, sizes=equal, groups=dict.fromkeys(space.groups, (size,)), label=f"all sizes {size}", group="sizes"
+            base, sizes=equal, groups=dict.fromkeys(space.groups, (size,)), label=f"{ALL_EQUAL}{size}", group="sizes"
         )
     yield from _long_rows(space, base)
     for name in space.sizes_of_results:
@@ -104,8 +149,23 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
         yield from _fitting(space, replace(base, scalars={name: _LONG[0]}, label=label, group="large"), {})
 
 
+def longest_choices(space: Space) -> Iterator[Choice]:
+    """Yield a call in which one size is above a million, the first of those whose others can be 1."""
+    base = plain_choice(space)
+    ones, groups = dict.fromkeys(space.names, 1), dict.fromkeys(space.groups, (1,))
+    choices = [
+        *(replace(base, sizes={**ones, name: _LONGEST}, groups=groups, label=f"{name} = {_LONGEST}") for name in ones),
+        *(
+            replace(base, sizes=ones, groups={**groups, group: (_LONGEST,)}, label=f"{group} = {_LONGEST}")
+            for group in groups
+        ),
+    ]
+    fitting = (choice for choice in choices if space.elements(choice) <= _MOST_IN_LONGEST)
+    yield from (replace(choice, group="large") for choice in islice(fitting, _MOST_LONGEST))
+
+
 def _of_group(space: Space, base: Choice, group: str) -> Iterator[Choice]:
-    for shape in _GROUPS:
+    for shape in (*_GROUPS, *_TAILS_OF_GROUPS):
         yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="sizes")
     for shape in _EMPTY_GROUPS:
         yield replace(base, groups={**base.groups, group: shape}, label=f"{group} = {shape}", group="empty")
@@ -139,20 +199,23 @@ def _pairs(space: Space) -> list[tuple[str, str]]:
 
 
 def _long_rows(space: Space, base: Choice) -> Iterator[Choice]:
-    """Yield calls with long rows in which the last element decides: a largest one, a smallest one, the only true one."""
+    """Yield calls with long rows: all count, or the last decides, as the largest, the smallest or the only true one."""
     shapes = [parameter.tensor_type.shape for parameter in space.signature.tensors]
     last = {name for shape in shapes for dim in shape.dims[-1:] if dim.expression for name in dim.expression.names}
+    for name in (name for name in space.names if name in last):
+        choice = replace(base, values={"": ABOVE_ZERO}, label=f"{ALL_COUNT}{name} = {LARGE}", group="large")
+        yield from _fitting(space, choice, {name: LARGE})
     for size in _LONG:
         for name in space.names:
             if name in last:
                 label = f"{DECIDES}{name} = {size}"
-                choice = replace(base, values={"": "last"}, label=label, group="large")
+                choice = replace(base, values={"": LAST}, label=label, group="large")
                 yield from _fitting(space, choice, {name: size})
         for group in space.groups:
             shape = (2, size)
             label = f"{DECIDES}{group} = {shape}"
             groups = {**base.groups, group: shape}
-            yield replace(base, groups=groups, values={"": "last"}, label=label, group="large")
+            yield replace(base, groups=groups, values={"": LAST}, label=label, group="large")
 
 
 def _fitting(space: Space, choice: Choice, sizes: dict[str, int]) -> Sequence[Choice]:

@@ -79,7 +79,7 @@ class Disagreement:
     allowed: float
     elements: int
     wrong: int
-    kind: str  # "value", "nan", "inf", "shape", "count"
+    kind: str  # "value", "nan", "inf", "shape", "count", "byte"
     shapes: tuple[tuple[int, ...], ...] = ()  # of the result and of the reference's, where they differ
 
     def __str__(self) -> str:
@@ -91,6 +91,9 @@ class Disagreement:
         if self.kind == "shape":
             one, other = self.shapes
             return f"output {self.output} has the shape {one}, the reference has {other}"
+        if self.kind == "byte":
+            what = "which is neither False nor True"
+            return f"output {self.output}{where} holds the byte {self.found:.0f}, {what} ({part} wrong)"
         return (
             f"output {self.output}{where} is {self.found:.9g}, the reference has {self.expected:.9g} "
             f"(allowed: {self.allowed:.2g}; {part} wrong)"
@@ -104,6 +107,8 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     """
     if len(found) != len(expected.values):
         return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
+    if (odd := _odd_bytes(found)) is not None:
+        return odd
     wrong = _first(found, expected, expected.certain)
     if wrong is None or wrong.kind == "shape":
         return wrong
@@ -112,6 +117,21 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     if wrong is None or limits.closely is None:
         return wrong
     return _first(found, expected, tuple(map(torch.maximum, limits.allowed, limits.closely())))
+
+
+def _odd_bytes(found: list[Tensor]) -> Disagreement | None:
+    """Return the first truth value that is neither 0 nor 1 in memory: PyTorch's operators may take it for either."""
+    for number, result in enumerate(found):
+        if result.dtype is not torch.bool or result.numel() == 0:
+            continue
+        held = result.detach().contiguous().view(torch.uint8)
+        wrong = held > 1
+        if bool(wrong.any()):
+            flat = int(wrong.reshape(-1).to(torch.uint8).argmax())
+            index = place_of(flat, result.shape)
+            byte = float(held.reshape(-1)[flat])
+            return Disagreement(number, index, byte, 1, 0, result.numel(), int(wrong.sum()), "byte")
+    return None
 
 
 def place_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:

@@ -8,7 +8,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-__all__ = ["COLUMN_FOR_ALL", "COMBINED", "LAYOUTS", "REPEATING", "apply_layout", "lay_out"]
+__all__ = [
+    "COLUMN_FOR_ALL",
+    "COMBINED",
+    "LAYOUTS",
+    "ODD_WHERE_ONE",
+    "REPEATING",
+    "SLICE_FOR_ALL",
+    "apply_layout",
+    "lay_out",
+]
 
 
 def _contiguous(tensor: Tensor) -> Tensor:
@@ -83,6 +92,22 @@ def _expanded_columns(tensor: Tensor) -> Tensor:
     return tensor[..., :1].contiguous().expand(tensor.shape) if tensor.shape[-1] > 0 else tensor
 
 
+def _expanded_middle(tensor: Tensor) -> Tensor:
+    """One slice for all along the second dimension: a stride of 0 between others, as of heads that share their keys."""
+    return tensor[:, :1].contiguous().expand(tensor.shape) if tensor.shape[1] > 0 else tensor
+
+
+def _odd_where_one(tensor: Tensor) -> Tensor:
+    """Contiguous, but for strides of dimensions of size 1, which PyTorch leaves as an expansion or a slice has made them.
+
+    That of the last one stays: PyTorch's own views as another type refuse what it calls contiguous then.
+    """
+    steps = zip(tensor.shape, tensor.contiguous().stride(), strict=True)
+    odd = (0, tensor.numel() + 5)
+    strides = [odd[dim % 2] if size == 1 else step for dim, (size, step) in enumerate(steps)]
+    return tensor.contiguous().as_strided(tensor.shape, (*strides[:-1], tensor.contiguous().stride(-1)))
+
+
 def _middle(wide: Tensor, tensor: Tensor) -> Tensor:
     """Copy a tensor into the middle of a larger one and return that part."""
     for dim, size in enumerate(tensor.shape):
@@ -99,8 +124,11 @@ def _strange(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 ROW_FOR_ALL, COLUMN_FOR_ALL = "expanded", "with its last dimension expanded"
+SLICE_FOR_ALL = "with its second dimension expanded"
 # In these many elements are one number.
-REPEATING = frozenset({ROW_FOR_ALL, COLUMN_FOR_ALL})
+REPEATING = frozenset({ROW_FOR_ALL, COLUMN_FOR_ALL, SLICE_FOR_ALL})
+# Says something of tensors with a dimension of size 1 alone.
+ODD_WHERE_ONE = "with odd strides where a size is 1"
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 # Name -> what makes it, and the ranks it is possible for.
@@ -120,6 +148,8 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], range]] = {
     "with its last two dimensions exchanged": (partial(_exchanged, one=-2, other=-1), range(3, 64)),
     "with its middle dimensions exchanged": (partial(_exchanged, one=1, other=2), range(4, 5)),
     "cut out of a channels_last one": (_cut_from_channels_last, range(4, 6)),
+    SLICE_FOR_ALL: (_expanded_middle, range(3, 64)),
+    ODD_WHERE_ONE: (_odd_where_one, range(2, 64)),
 }
 # Those that combine two things, each of which a kernel may handle alone.
 COMBINED = tuple(LAYOUTS)[7:]

@@ -1,4 +1,4 @@
-"""Makes tensors in which it matters what lies where: a last element that decides, and indices below a bound."""
+"""Makes tensors whose numbers are chosen: a last one that decides, all above zero, indices below a bound."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["LAST", "are_indices", "indices", "placed_values"]
+__all__ = ["ABOVE_ZERO", "LAST", "are_indices", "indices", "placed_values"]
 
-LAST = "last"
+LAST, ABOVE_ZERO = "last", "positive"
 _BELOW = "below "
 _FROM_ONE = "1 to "
 _DECIDES = 9
@@ -35,7 +35,18 @@ def placed_values(shape: tuple[int, ...], dtype: torch.dtype, values: str, rando
         # The last one always, so that it is tried in a tensor of one.
         numbers.view(-1)[:1] = first + size - 1
         return numbers.to(dtype)
+    if values == ABOVE_ZERO:
+        return _above_zero(shape, dtype, random)
     return _last(shape, dtype, random) if values == LAST and shape and 0 not in shape else None
+
+
+def _above_zero(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
+    """Numbers of one sign, of which as many can be counted as there are; eighths, so that sums of all of them are exact."""
+    if dtype is torch.bool:
+        return torch.ones(shape, dtype=dtype)
+    if not dtype.is_floating_point:
+        return torch.randint(1, 4, shape, generator=random).to(dtype)
+    return (torch.randint(1, 8, shape, generator=random).to(torch.float64) / 8).to(dtype)
 
 
 def _last(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:

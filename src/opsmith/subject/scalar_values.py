@@ -17,8 +17,9 @@ from opsmith.spec.signature import Kind, Parameter
 __all__ = ["is_unusual", "named_values", "values_of"]
 
 _INTS = (-1, 0, 5, 1, 2, 3, 4)
-# Whole ones last: kernels have code of their own for squares and cubes.
-_FLOATS = (2.5, -0.75, 0.0, 1.0, 3.0, 2.0)
+# 0.3 has no end in binary: a float32 is not enough of it for float64. Whole ones come last, for squares and cubes of
+# which kernels have code of their own.
+_FLOATS = (0.3, 2.5, -0.75, 0.0, 1.0, 3.0, 2.0)
 # A reference may take a list of one length alone, which no annotation says.
 _OF_ONE_LENGTH = (Kind.INT_LIST, Kind.FLOAT_LIST, Kind.STR)
 # Values for arguments that no default names; the first is the plain one.
@@ -33,6 +34,8 @@ _WITHOUT_DEFAULT: dict[Kind, tuple[Any, ...]] = {
     Kind.OPTIONAL_FLOAT: (None, 0.5, *_FLOATS),
     Kind.OPTIONAL_BOOL: (None, True, False),
 }
+# A list that is so many times as long as the default.
+_LONGER = 3
 _SIMPLE = (str, int, float)
 
 
@@ -81,12 +84,13 @@ def _beside(kind: Kind, default: Any) -> Iterator[Any]:
 
 
 def _lists_beside(default: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield lists of other numbers: all larger, one of them alone, none of them equal, all zero."""
+    """Yield lists of other numbers: all larger, one of them alone, none of them equal, more of them, all zero."""
     yield tuple(number + 1 for number in default)
     if len(default) > 1:
         yield (default[0] + 1, *default[1:])
         yield (*default[:-1], default[-1] + 1)
         yield tuple(number + index for index, number in enumerate(default))
+    yield default * _LONGER if len(default) > 1 else default
     yield tuple(0 * number for number in default)
 
 

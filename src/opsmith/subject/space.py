@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from opsmith.subject.placed_values import are_indices, indices
 from opsmith.subject.scalar_values import values_of
 from opsmith.subject.values import INTEGER_VALUES
 
-__all__ = ["Choice", "IndexBound", "Space"]
+__all__ = ["Choice", "IndexBound", "Space", "has_free_sizes"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Choice:
 
     `sizes` are by name (int arguments that stand in shapes too), `groups` the sizes of variadic groups; `layouts` and
     `values` are by parameter, with "" for all others; `absent` are optional tensors left out; `scalars` are arguments
-    that are not tensors.
+    that are not tensors. `is_uneven` says that sizes without a name are others in each tensor of a list.
     """
 
     sizes: Mapping[str, int]
@@ -34,6 +34,7 @@ class Choice:
     absent: frozenset[str] = frozenset()
     scalars: Mapping[str, Any] = ()  # type: ignore[assignment]
     list_length: int = 2
+    is_uneven: bool = False
     label: str = ""
     group: str = "plain"
 
@@ -132,7 +133,7 @@ class Space:
                 seed + index,
             )
             is_list = parameter.kind is Kind.TENSOR_LIST
-            arguments[parameter.name] = self._several(recipe, choice.list_length) if is_list else recipe
+            arguments[parameter.name] = self._several(parameter, recipe, choice) if is_list else recipe
         return Case(arguments, choice.label, choice.group)
 
     def elements(self, choice: Choice) -> int:
@@ -153,11 +154,19 @@ class Space:
         others = [self._shape(p.tensor_type.shape, choice) for p in self.signature.tensors if p is not parameter]
         return indices(bound.first, min((size for shape in others for size in shape or () if size > 0), default=1))
 
-    def _several(self, recipe: TensorRecipe, length: int) -> tuple[TensorRecipe, ...]:
-        items = range(length)
+    def _several(self, parameter: Parameter, recipe: TensorRecipe, choice: Choice) -> tuple[TensorRecipe, ...]:
+        """Return a list's recipes, whose sizes without a name (`_`) may differ."""
+        dims = parameter.tensor_type.shape.dims
+        is_uneven = choice.is_uneven and has_free_sizes(parameter)
+        free = [is_uneven and dims[axis].expression is None for axis in range(len(recipe.shape))]
         return tuple(
-            TensorRecipe(recipe.shape, recipe.dtype, recipe.layout, recipe.values, recipe.seed + 1000 * item)
-            for item in items
+            replace(
+                recipe,
+                shape=tuple(size + item * is_free for size, is_free in zip(recipe.shape, free, strict=True)),
+                layout=choice.layouts.get(f"{parameter.name}[{item}]", recipe.layout),
+                seed=recipe.seed + 1000 * item,
+            )
+            for item in range(choice.list_length)
         )
 
     def _shape(self, shape: Shape, choice: Choice) -> tuple[int, ...] | None:
@@ -173,6 +182,12 @@ class Space:
                 except (ZeroDivisionError, OverflowError):
                     return None
         return None if any(size < 0 for size in sizes) else tuple(sizes)
+
+
+def has_free_sizes(parameter: Parameter) -> bool:
+    """Whether a tensor has a size without a name; with a group of sizes, which stands for some, none is looked for."""
+    shape = parameter.tensor_type.shape
+    return shape.variadic_index is None and any(dim.expression is None for dim in shape.dims)
 
 
 def _group_name(shape: Shape) -> str:

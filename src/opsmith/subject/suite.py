@@ -14,8 +14,15 @@ from opsmith.spec.signature import Parameter
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.choices_of_arguments import argument_choices
 from opsmith.subject.choices_of_layouts import layout_choices
-from opsmith.subject.choices_of_sizes import EDGES, MOST_ELEMENTS, plain_choice, size_choices, wide_choice
-from opsmith.subject.layouts import LAYOUTS
+from opsmith.subject.choices_of_sizes import (
+    EDGES,
+    MOST_ELEMENTS,
+    longest_choices,
+    plain_choice,
+    size_choices,
+    wide_choice,
+)
+from opsmith.subject.layouts import LAYOUTS, ODD_WHERE_ONE, SLICE_FOR_ALL
 from opsmith.subject.space import Choice, Space
 from opsmith.subject.values import FLOAT_VALUES, ROWS_OF_VALUES, group_of_values
 from opsmith.subject.variations import variations
@@ -68,6 +75,12 @@ class Suite:
         flags = {name: values[0] for name, values in scalars.items() if isinstance(values[0], bool)}
         for example in self.given(dtypes):
             yield from (case for case in variations(example, optional, flags, self.seed) if case.group in groups)
+
+    def longest(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
+        """Yield calls with more than a million elements, which `cases` does not have."""
+        for number, choice in enumerate(longest_choices(self.space) if self.space is not None else ()):
+            if (case := self.space.case(choice, dtypes, self.seed * 7919 + number)) is not None:  # type: ignore[union-attr]
+                yield case
 
     def _generated(self, dtypes: Mapping[str, str]) -> Iterator[Case]:
         if self.space is None:
@@ -151,7 +164,7 @@ class Suite:
             label = case.label
             yield case
             for layout in LAYOUTS:
-                if layout not in ("contiguous", "expanded"):
+                if layout not in ("contiguous", "expanded", SLICE_FOR_ALL, ODD_WHERE_ONE):
                     other = case.changed(layout=layout)
                     yield replace(other, label=f"{label}, every tensor {layout}", group="layouts", base=case)
             for name, recipe in case.tensors().items():

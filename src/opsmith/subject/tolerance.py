@@ -14,7 +14,7 @@ from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.copies import upcast
 from opsmith.subject.draws import drawing_device
 from opsmith.subject.layouts import REPEATING
-from opsmith.subject.placed_values import LAST
+from opsmith.subject.placed_values import ABOVE_ZERO, LAST
 from opsmith.subject.subject import Subject
 
 __all__ = ["EXTREME", "allowed_errors", "evened", "floor_of_sums", "reduction_length", "usual_scale"]
@@ -143,7 +143,7 @@ def _has_equal_terms(recipe: TensorRecipe) -> bool:
     """Whether a tensor has few different numbers, whose roundings in a sum all go the same way."""
     given = recipe.given
     if given is None:
-        return recipe.values == LAST or recipe.layout in REPEATING
+        return recipe.values in (ABOVE_ZERO, LAST) or recipe.layout in REPEATING
     return given.is_floating_point() and _has_few_numbers(given.detach().reshape(-1))
 
 

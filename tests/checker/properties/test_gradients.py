@@ -125,7 +125,7 @@ def test_a_second_gradient_that_is_refused_is_no_defect() -> None:
     assert "once_differentiable" in outcome.note
 
 
-@pytest.mark.parametrize("values", ["big", "normal"])
+@pytest.mark.parametrize("values", ["big", "normal", "zeros"])
 @pytest.mark.parametrize("other", [math.inf, 3.0])
 def test_a_sum_of_infinite_gradients_may_be_infinite_or_nan_where_others_overflow(values: str, other: float) -> None:
     """As decay * y - decay * x, which is inf - inf, and decay * (y - x), which is inf."""
@@ -134,7 +134,7 @@ def test_a_sum_of_infinite_gradients_may_be_infinite_or_nan_where_others_overflo
     expected = Expected((wanted,), None, (torch.zeros(2, dtype=torch.float64),), lambda: pytest.fail("not measured"))
     found = torch.tensor([math.inf, other], dtype=torch.float64)
     (seen,) = without_overflow(case, [found], expected)
-    is_excused = values == "big" and math.isinf(other)
+    is_excused = values != "zeros" and math.isinf(other)  # a reference that divides by 0 says what it has there
     assert bool(seen[0].isnan()) == is_excused
     finite = torch.tensor([1.0, other], dtype=torch.float64)
     assert without_overflow(case, [finite], expected)[0][0] == 1.0  # a number is never taken for it

@@ -68,7 +68,8 @@ def _kind(case: Case) -> Any:
 
 
 def _spread(cases: list[Case]) -> list[Case]:
-    """Return cases so that any first few lie all over the list: the last, the middle, the quarters and so on."""
+    """Return cases so that any first few lie all over the list: the last, the first, the middle, the quarters and so on."""
     bits = max(0, len(cases) - 1).bit_length()
     backwards = [sum(1 << (bits - 1 - bit) for bit in range(bits) if index >> bit & 1) for index in range(1 << bits)]
-    return [cases[-1 - index] for index in backwards if index < len(cases)]
+    order = [0, len(cases) - 1, *backwards[1:]]
+    return [cases[-1 - index] for index in dict.fromkeys(order) if index < len(cases)]

@@ -9,14 +9,20 @@ from typing import Any
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.choices_of_sizes import ALL_EQUAL
 
 __all__ = ["MOST_SIZES", "cases_of_sizes"]
 
 MOST_SIZES = 3
+# The reference is called for each.
+_MOST_OF_A_SIZE, _MOST_TRIED = 12, 40
 
 
 def cases_of_sizes(context: Context) -> list[Case]:
-    """Return calls of different sizes and nothing else different; the first has no size of 0 or 1."""
+    """Return calls of different sizes and nothing else different; the first has no size of 0 or 1.
+
+    Of several sizes the last call changes another one than the call before it.
+    """
     suite = context.subject.suite
     plain = suite.plain(context.dtypes)
     alike = (
@@ -24,8 +30,13 @@ def cases_of_sizes(context: Context) -> list[Case]:
         for case in suite.cases(context.dtypes, "plain", "sizes")
         if _form(case) == _form(plain) and all(size > 1 for recipe in case.tensors().values() for size in recipe.shape)
     )
+    by_size: dict[str, list[Case]] = {}
+    for case in alike:
+        if not case.label.startswith(ALL_EQUAL):
+            by_size.setdefault(case.label.partition(" = ")[0], []).append(case)
+    of_each = itertools.chain.from_iterable(listed[:_MOST_OF_A_SIZE] for listed in by_size.values())
     chosen: dict[Any, Case] = {}
-    for case in itertools.islice(alike, 40):
+    for case in itertools.islice(of_each, _MOST_TRIED):
         chosen.setdefault(tuple(recipe.shape for recipe in case.tensors().values()), case)
     found = _with_large_results(context, list(chosen.values())) or [plain]
     if len(found) == 1 and plain.group == "plain" and suite.space is None:

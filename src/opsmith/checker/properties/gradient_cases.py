@@ -13,14 +13,14 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.unproven import Refusal
 from opsmith.subject.case import Case
 from opsmith.subject.choices_of_layouts import LONG_ROWS
-from opsmith.subject.choices_of_sizes import LARGE
+from opsmith.subject.choices_of_sizes import LARGE, is_tail
 from opsmith.subject.derivatives import (
     GradientRequest,
     differentiable_inputs,
     differentiable_outputs,
     first_line,
 )
-from opsmith.subject.layouts import COLUMN_FOR_ALL
+from opsmith.subject.layouts import COLUMN_FOR_ALL, SLICE_FOR_ALL
 
 __all__ = [
     "MOST_ELEMENTS",
@@ -87,9 +87,10 @@ def gradient_cases(context: Context) -> Iterator[Case]:
     is_half = context.dtype in ("float16", "bfloat16")
     groups = _GROUPS_OF_BODY if is_gradient_of_body(context.subject) else _GROUPS
     for index, case in enumerate(for_types(context, context.subject.suite.cases(context.dtypes, *groups))):
-        # Long rows are where a sum in half precision shows.
-        is_long = any(_LONG in recipe.shape for recipe in case.tensors().values())
-        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_long) or (
+        # Long rows are where a sum in half precision shows; every rest after whole vectors is tried in one type.
+        is_kept = any(_LONG in recipe.shape for recipe in case.tensors().values())
+        is_kept = is_kept or (context.is_main_type and is_tail(case.label))
+        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_kept) or (
             is_half and case.group == "layouts" and not case.label.startswith("every")
         )
         # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
@@ -99,7 +100,7 @@ def gradient_cases(context: Context) -> Iterator[Case]:
         is_large = case.group == "large" and (is_in_tiles or is_of_one)
         most = _MOST_IN_LARGE if is_large else _MOST_IN_DOZENS if case.group in _IN_DOZENS else MOST_ELEMENTS
         # A row of equal numbers: which of them gets the gradient of a sort or a maximum is chance.
-        is_tied = any(recipe.layout == COLUMN_FOR_ALL for recipe in case.tensors().values())
+        is_tied = any(recipe.layout in (COLUMN_FOR_ALL, SLICE_FOR_ALL) for recipe in case.tensors().values())
         if case.elements <= most and not is_one_of_many and not is_huge and not is_tied:
             yield case
 
@@ -134,9 +135,14 @@ def requests_of(context: Context, case: Case) -> Iterator[GradientRequest]:
         # Which gradients are asked for and how they lie is the same code in each type; how long a sum grows is not.
         yield replace(request, layout="summed")
         return
-    for layout in ("summed", "every second", *(_LAYOUTS if case.label == "plain" else _LAYOUTS[:1])):
+    for layout in ("summed", "every second", "offset", *(_LAYOUTS if case.label == "plain" else _LAYOUTS[:1])):
         yield replace(request, layout=layout)
     if len(request.inputs) > 1:
         yield from (replace(request, inputs=(name,)) for name in request.inputs)
+    if len(request.inputs) > 2:
+        yield from (
+            replace(request, inputs=tuple(name for name in request.inputs if name != left_out))
+            for left_out in request.inputs
+        )
     if len(request.outputs) > 1:
         yield from (replace(request, outputs=(index,)) for index in request.outputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from opsmith.subject.blame import blamed_on_reference
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest, NoGradientError, as_result, first_line
 from opsmith.subject.oracle import Expected, Limits, evened, expect, upcast
+from opsmith.subject.placed_values import are_indices
 
 __all__ = ["eased", "expected_gradients", "without_overflow"]
 
@@ -37,13 +39,12 @@ def without_overflow(case: Case, found: list[Tensor], expected: Expected) -> lis
 
     That is what comes near the largest number of the type, and in float16 all of large inputs; where exp and its like
     overflow for no good reason, float32 shows it as well. Where some of the gradients of large inputs come near it, a sum
-    of others may be inf - inf in one order, which is NaN, and inf in another.
+    of others may be inf - inf in one order, which is NaN, and inf in another; so too where a recurrence of ordinary
+    numbers grows until the reference itself has infinite gradients.
     """
     is_large = _is_large(case)
-    overflows = is_large and any(
-        bool((value.abs() >= _NEAR_LARGEST * torch.finfo(one.dtype).max).any())
-        for one, value in zip(found, expected.values, strict=True)
-        if one.dtype.is_floating_point
+    overflows = (is_large and _come_near(expected.values, found, _NEAR_LARGEST)) or (
+        _is_ordinary(case) and _come_near(expected.values, found, math.inf)
     )
     replaced = []
     for result, value in zip(found, expected.values, strict=True):
@@ -115,6 +116,21 @@ def eased(context: Context, case: Case, request: GradientRequest, expected: Expe
     allowed = zip(limits.allowed, limits.pointwise, strict=True)
     eased = replace(limits, allowed=tuple(one if alone else one + eps * scale for one, alone in allowed))
     return replace(expected, measure=lambda: eased)
+
+
+def _come_near(values: Sequence[Tensor], found: list[Tensor], part: float) -> bool:
+    """Whether some number is that part of the largest of its type; inf is an infinite one."""
+    return any(
+        bool((value.abs() >= part * torch.finfo(one.dtype).max).any())
+        for one, value in zip(found, values, strict=True)
+        if one.dtype.is_floating_point
+    )
+
+
+def _is_ordinary(case: Case) -> bool:
+    """Whether no number was chosen, as the zeros are by which a reference may divide."""
+    kinds = {recipe.values for recipe in case.tensors().values() if not are_indices(recipe.values)}
+    return kinds <= {"normal", *_LARGE_VALUES}
 
 
 def _is_large(case: Case) -> bool:

@@ -16,6 +16,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.fakes import MissingFakeError, call_fake, difference
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
+from opsmith.subject.choices_of_sizes import is_tail
 from opsmith.subject.derivatives import differentiable_inputs, first_line, has_autograd_kernel, with_leaves
 from opsmith.subject.oracle import Disagreement
 
@@ -68,7 +69,8 @@ def is_fake_wrong(context: Context) -> bool:
 def _cases(context: Context) -> Iterator[Case]:
     # A fake kernel computes shapes, for which one type is as good as another; the results' types it must know for all.
     groups = ("plain", "scalars", "sizes", "empty", "layouts") if context.is_main_type else ("plain", "scalars")
-    for index, case in enumerate(for_types(context, context.subject.suite.cases(context.dtypes, *groups))):
+    cases = (case for case in context.subject.suite.cases(context.dtypes, *groups) if not is_tail(case.label))
+    for index, case in enumerate(for_types(context, cases)):
         if case.elements <= _MOST_ELEMENTS and (case.group != "sizes" or index % 3 == 0):
             yield case
 

@@ -12,10 +12,12 @@ from opsmith.checker.particulars import named
 from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, disagreement, kind_of
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.longest_calls import longest_calls
 from opsmith.checker.properties.unproven import Refusal, unproven
 from opsmith.checker.properties.wrong_values import describe, hint_for
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.choices_of_sizes import is_full_tile
 from opsmith.subject.oracle import Disagreement, compare, expect
 from opsmith.subject.scalar_values import is_unusual
 from opsmith.subject.variations import is_resized
@@ -65,7 +67,7 @@ def sizes(context: Context) -> Outcome:
         return _agree(context, "plain", "sizes")
     outcome, refusals = _agree_or_refused(context, "sizes", "large")
     if not refusals:
-        return outcome
+        return _with_longest(context, outcome)
     # Examples of several sizes are what there is to try.
     given = list(context.subject.suite.given(context.dtypes))
     shapes = {tuple(recipe.shape for recipe in case.tensors().values()) for case in given}
@@ -73,6 +75,15 @@ def sizes(context: Context) -> Outcome:
     if compared == 0:
         return unproven(context, "take", refusals)
     return replace(of_examples, note="the reference rejects all generated sizes; the examples' are compared")
+
+
+def _with_longest(context: Context, outcome: Outcome) -> Outcome:
+    """Return the outcome with that of calls of a million elements."""
+    if outcome.state != "passed" or outcome.left_out:
+        return outcome
+    tried, doubtful = longest_calls(context)
+    longest, _, _ = _compare(context, doubtful, False)
+    return longest if longest.state == "failed" else replace(outcome, inputs=outcome.inputs + tried)
 
 
 def empty(context: Context) -> Outcome:
@@ -117,7 +128,9 @@ def _agree(context: Context, *groups: str) -> Outcome:
 def _agree_or_refused(context: Context, *groups: str) -> tuple[Outcome, list[Refusal]]:
     """Return the outcome of some groups, and what the reference refused where that was all that was tried."""
     suite = context.subject.suite
-    outcome, compared, refused = _compare(context, suite.cases(context.dtypes, *groups), "plain" in groups)
+    is_for_all = context.thorough or context.is_main_type
+    cases = (case for case in suite.cases(context.dtypes, *groups) if is_for_all or not is_full_tile(case.label))
+    outcome, compared, refused = _compare(context, cases, "plain" in groups)
     if outcome.state == "failed" or compared > len(refused):
         return outcome, []
     # Where the reference takes little of what is generated, the examples show what it does take.
@@ -216,7 +229,16 @@ def _is_other_number(case: Case) -> bool:
     """Whether a case has another number than the default, which the kernel may refuse: its meaning is not known."""
     if case.group != "scalars" or case.base is None:
         return False
-    return any(is_unusual(case.arguments[name]) for name in _changed(case, case.base))
+    changed = _changed(case, case.base)
+    return any(is_unusual(case.arguments[name]) or _has_other_length(case, case.base, name) for name in changed)
+
+
+def _has_other_length(case: Case, base: Case, name: str) -> bool:
+    """Whether a list of numbers is longer than usual, or shorter."""
+    value, usual = case.arguments[name], base.arguments.get(name)
+    if not isinstance(value, tuple) or not isinstance(usual, tuple) or any(isinstance(v, TensorRecipe) for v in value):
+        return False
+    return len(value) != len(usual)
 
 
 def _is_wrong(context: Context, case: Case) -> bool:
