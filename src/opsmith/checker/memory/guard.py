@@ -15,9 +15,11 @@ from pathlib import Path
 from opsmith.checker.memory.damage import Damage, Guard
 from opsmith.errors import OpsmithError, ToolchainError
 
-__all__ = ["MARGIN_BYTES", "guarded", "sheltered", "why_unguarded"]
+__all__ = ["MARGIN_BYTES", "between_fences", "guarded", "sheltered", "why_unguarded"]
 
 MARGIN_BYTES = 4096
+# The kinds of guards of guard.cpp.
+_WATCH, _SHELTER, _FENCE = range(3)
 
 
 class _CpuGuard(Guard):
@@ -44,12 +46,15 @@ def guarded(device: str, body: int, margin: int) -> Iterator[Guard]:
 
         yield GpuGuard(body)
         return
-    library = _library()
-    library.opsmith_guard_start(body, margin)
-    try:
+    with _started(body, margin, _WATCH) as library:
         yield _CpuGuard(library)
-    finally:
-        library.opsmith_guard_stop()
+
+
+@contextmanager
+def between_fences() -> Iterator[None]:
+    """Have what is allocated on the CPU end at memory that nobody may touch, which ends the process."""
+    with _started(0, 0, _FENCE):
+        yield
 
 
 @contextmanager
@@ -61,8 +66,18 @@ def sheltered(device: str) -> Iterator[None]:
     if device != "cpu" or why_unguarded(device):
         yield
         return
-    with guarded(device, 0, 0xFB):
+    with _started(0, 0xFB, _SHELTER):
         yield
+
+
+@contextmanager
+def _started(body: int, margin: int, kind: int) -> Iterator[ctypes.CDLL]:
+    library = _library()
+    library.opsmith_guard_start(body, margin, kind)
+    try:
+        yield library
+    finally:
+        library.opsmith_guard_stop()
 
 
 def why_unguarded(device: str) -> str:
@@ -90,6 +105,6 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL(str(artifact.library))
     except OSError as error:
         raise ToolchainError(f"{artifact.library} does not load: {error}") from error
-    library.opsmith_guard_start.argtypes = [ctypes.c_int, ctypes.c_int]
+    library.opsmith_guard_start.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int]
     library.opsmith_guard_damage.argtypes = [ctypes.POINTER(ctypes.c_int64)]
     return library

@@ -37,11 +37,13 @@ def _in_own_pages(tensor: Tensor, is_writable: bool) -> Tensor:
     size = storage.nbytes()
     if size == 0:
         return tensor
-    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    # A page on either side: what is read there is another property's.
+    pages = (2 - -size // mmap.PAGESIZE) * mmap.PAGESIZE
     area = mmap.mmap(-1, pages)
     start = ctypes.addressof(ctypes.c_char.from_buffer(area))
-    ctypes.memmove(start, storage.data_ptr(), size)
-    flat = torch.frombuffer(area, dtype=tensor.dtype, count=size // tensor.element_size())
+    ctypes.memmove(start + mmap.PAGESIZE, storage.data_ptr(), size)
+    count = size // tensor.element_size()
+    flat = torch.frombuffer(area, dtype=tensor.dtype, count=count, offset=mmap.PAGESIZE)
     view = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
     if is_writable:
         return view

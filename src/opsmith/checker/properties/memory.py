@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
 
-from opsmith.checker.calls import accepted, accepts, kernel_outputs, quiet
-from opsmith.checker.memory.fence import before_guard_page
-from opsmith.checker.memory.guard import why_unguarded
+import torch
+
+from opsmith.checker.calls import accepted, accepts, differentiated, is_gradient_of_body, kernel_outputs, quiet
+from opsmith.checker.memory.fence import before_guard_page, behind_guard_page
+from opsmith.checker.memory.guard import between_fences, why_unguarded
 from opsmith.checker.memory.observations import Observation, depends_on, observation_of, observe_cases
 from opsmith.checker.memory.observed_call import observe_call
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
@@ -19,9 +23,12 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.read_only import written_and_put_back
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
+from opsmith.subject.choices_of_sizes import is_tail
 
 __all__ = ["UNTOUCHED", "inputs_unchanged", "outputs_written", "reads_outside", "writes_outside"]
 
+# Those of one size.
+_MOST_TAILS = 12
 # Says of an element that the kernel left it out.
 UNTOUCHED = "is not written"
 # Says what was seen in a case, or "" where nothing was wrong.
@@ -63,7 +70,13 @@ def writes_outside(context: Context) -> Outcome:
     hint = (
         "Compare the last index with the size: if vectors and blocks do not divide the size, they reach past the end."
     )
-    return _first(context, cases, judge, hint, note=_limits_of(context.device))
+    outcome = _first(context, cases, judge, hint, note=_limits_of(context.device))
+    if outcome.state == "passed" and context.device == "cpu" and is_child() and not why_unguarded("cpu"):
+        # What is written farther away than the margins are wide ends the process here. What the call is given is
+        # allocated before: whoever reads past its end does something else.
+        large = islice(accepted(context, "large"), 1 if context.is_main_type else 0)
+        _call_all(context, [*accepted(context, "plain"), *large], around=between_fences)
+    return outcome
 
 
 def reads_outside(context: Context) -> Outcome:
@@ -86,12 +99,43 @@ def reads_outside(context: Context) -> Outcome:
 
 
 def _call_before_guard_page(context: Context) -> None:
-    """Call the kernel on inputs that end at unreadable memory: a read past their end crashes, whatever it would give."""
-    for case in accepted(context, "plain"):
+    """Call the kernel on inputs that end or begin at unreadable memory: a read beyond crashes, whatever it would give.
+
+    The gradient too, where a kernel computes it, and in one type with every rest after whole vectors.
+    """
+    tails = (case for case in accepted(context, "sizes") if is_tail(case.label)) if context.is_main_type else ()
+    cases = [*accepted(context, "plain"), *islice(tails, _MOST_TAILS)]
+    for place in (before_guard_page, behind_guard_page):
+        _call_all(context, cases, place)
+
+
+_Place = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+_Around = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def _call_all(
+    context: Context, cases: list[Case], place: _Place = dict, around: _Around = contextlib.nullcontext
+) -> None:
+    """Call the kernel with arguments put in some place, and its gradient where a kernel computes that."""
+    for case in cases:
         context.tell(case)
         with quiet(), contextlib.suppress(Exception):
-            kernel_outputs(context.subject, before_guard_page(case.build(context.device)))
+            values = place(case.build(context.device))
+            with around():
+                kernel_outputs(context.subject, values)
         settle(context.device)
+        if not is_gradient_of_body(context.subject):
+            with quiet(), contextlib.suppress(Exception):
+                _differentiate(context, case, place, around)
+            settle(context.device)
+
+
+def _differentiate(context: Context, case: Case, place: _Place, around: _Around) -> None:
+    results, leaves = differentiated(context.subject, place(case.build(context.device)))
+    if results:
+        arrived = place({str(index): torch.ones_like(result) for index, result in enumerate(results)})
+        with around():
+            torch.autograd.grad(results, list(leaves.values()), list(arrived.values()), allow_unused=True)
 
 
 def inputs_unchanged(context: Context) -> Outcome:

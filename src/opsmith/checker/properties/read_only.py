@@ -18,7 +18,8 @@ from opsmith.subject.case import Case
 
 __all__ = ["written_and_put_back"]
 
-_SILENCE_S = 30.0
+# A hang in a child says nothing here.
+_SILENCE_S = 8.0
 _HINT = "Work on a copy: another thread may read the input meanwhile, and its memory may be mapped from a file."
 
 
