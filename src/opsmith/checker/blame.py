@@ -191,7 +191,7 @@ def _is_ruled_out(cause: str, name: str, failure: Failure, near: Mapping[str, Fa
             pair == ("outputs written", "state") and UNTOUCHED in _text(failure),
             pair == ("state", "outputs written") and UNTOUCHED not in _text(other),
             name == "strides" and _is_of_layouts(other),
-            name == "gradient" and _is_about_gradients(_text(other)),
+            name == "gradient" and cause not in _SPOILED and _is_about_gradients(_text(other)),
         )
     )
 

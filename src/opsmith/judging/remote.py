@@ -116,6 +116,7 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: remote_function, arguments: Sequence[Any], paths: list[_Path], *tensors: Tensor) -> Any:
         ctx.call, ctx.arguments, ctx.paths = call, arguments, paths
+        ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         results = call.forward(arguments)
         ctx.mark_non_differentiable(*(one for one in results if not one.is_floating_point()))
@@ -125,6 +126,8 @@ class _Differentiable(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *arriving: Tensor | None) -> Any:
         wanted = [index for index, one in enumerate(arriving) if one is not None]
+        # The candidate is called again for its gradient: autograd raises here if an argument has changed meanwhile.
+        _ = ctx.saved_tensors
         is_needed = ctx.needs_input_grad[3:]
         leaves = [path for path, needed in zip(ctx.paths, is_needed, strict=True) if needed]
         grads = [one for one in arriving if one is not None]

@@ -73,7 +73,7 @@ def make_cube(
 
 
 def _reads_numbers(x: Tensor, grad: Tensor) -> Tensor:
-    return 3 * x**2 * grad if float(grad.abs().sum()) > 0 else torch.zeros_like(x)
+    return torch.zeros_like(x) if float(grad.abs().sum()) == 0 else 3 * x**2 * grad
 
 
 def _along_0(op: Callable[[Tensor], Tensor], info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:

@@ -22,6 +22,7 @@ from opsmith.checker.properties.gradient_cases import (
     why_no_gradient,
 )
 from opsmith.checker.properties.gradient_oracle import eased, expected_gradients, without_overflow
+from opsmith.checker.properties.promises import broken_promise
 from opsmith.checker.properties.unproven import Refusal, unproven
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
@@ -95,7 +96,10 @@ def gradient(context: Context) -> Outcome:
         if tried.compared == 0:
             reason = f"the reference cannot be differentiated for any of {len(tried.refused)} inputs"
         return _undifferentiable(context, reason, [] if tried.compared else tried.refused)
-    if not (context.is_limited and cases.left_out) and (finding := _numeric(context)) is not None:
+    finding = None if context.is_limited and cases.left_out else _numeric(context)
+    if context.is_main_type:
+        finding = finding or broken_promise(context)
+    if finding is not None:
         return failed(finding, inputs=tried.compared)
     is_low = context.dtype not in ("", "float64")
     note = _LOW_PRECISION.format(dtype=context.dtype) if is_low else ""
@@ -233,10 +237,11 @@ def wrong_gradient(context: Context, case: Case) -> str:
         for request in requests_of(context, case):
             if (wrong := first_wrong(context, case, request)) is not None:
                 return named(case, wrong.message, sizes_of(case, context))
-        numeric = _numeric(context) if case == context.subject.suite.plain(context.dtypes) else None
+        is_plain = case == context.subject.suite.plain(context.dtypes)
+        finding = (_numeric(context) or broken_promise(context)) if is_plain else None
     except (RefusedError, NotRegisteredError):
         return ""
-    return "" if numeric is None else numeric.message
+    return "" if finding is None else finding.message
 
 
 def _how(request: GradientRequest) -> str:

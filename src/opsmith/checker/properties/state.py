@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import torch
@@ -26,15 +25,16 @@ from opsmith.checker.calls import (
     seed_generators,
 )
 from opsmith.checker.memory.guard import sheltered
-from opsmith.checker.memory.modes import changed_modes, modes
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import roughly_equal
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.left_changed import left_changed
+from opsmith.checker.properties.promises import mixed_up
+from opsmith.checker.properties.surroundings import depends_on_modes
 from opsmith.subject.case import Case
 
 __all__ = ["state"]
 
-_MODES_HINT = "Put the mode back before the call ends, also where it raises: the next operator computes in it."
 _KEPT_HINT = "A tensor's address, identity, version counter or first numbers do not say what it holds: compute it anew."
 _Results = dict[str, Tensor]
 # How often two calls are made in turns.
@@ -42,15 +42,11 @@ _TURNS = 2
 
 
 def state(context: Context) -> Outcome:
-    """Modes are as they were, and results are those of what the inputs hold now."""
-    count = 0
-    with quiet():
-        for case in [*accepted(context, "plain"), *islice(accepted(context, "large"), 1)]:
-            context.tell(case)
-            count += 1
-            if words := _changed_by_call(context, case):
-                message = f"{case.label}: the call changes {words}"
-                return failed(Finding(message, case, _MODES_HINT), inputs=count)
+    """Modes are as they were, and results are those of what the inputs hold now, in all modes that the caller may have."""
+    finding, count = left_changed(context)
+    finding = finding or depends_on_modes(context) or mixed_up(context)
+    if finding is not None:
+        return failed(finding, inputs=count)
     with quiet(), sheltered(context.device):
         for case in () if context.subject.mutated else accepted(context, "plain"):
             context.tell(case)
@@ -58,36 +54,6 @@ def state(context: Context) -> Outcome:
             if words := _remembered(context, case):
                 return failed(Finding(f"{case.label}: {words}", case, _KEPT_HINT), inputs=count)
     return passed(count) if count else not_run("no input is accepted by both the reference and the kernel")
-
-
-def _changed_by_call(context: Context, case: Case) -> str:
-    """Return which modes a call changes, and its gradient."""
-    subject = context.subject
-    values = case.build(context.device)
-    before = modes()
-    generator = torch.get_rng_state()
-    with contextlib.suppress(Exception):
-        subject.kernel(*subject.arguments(values), **subject.keyword_arguments(values))
-    words = changed_modes(before, modes())
-    if words or is_gradient_of_body(subject):
-        return words or _reseeded(context, case, generator)
-    values = case.build(context.device)
-    with contextlib.suppress(Exception):
-        results, leaves = differentiated(subject, values)
-        if results:
-            total = sum((result.sum() for result in results[1:]), results[0].sum())
-            torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
-    words = changed_modes(before, modes())
-    return f"{words}, in its gradient" if words else _reseeded(context, case, generator)
-
-
-def _reseeded(context: Context, case: Case, before: Tensor) -> str:
-    """Say whether the kernel has moved the generator of random numbers, where the reference draws none."""
-    if torch.equal(before, torch.get_rng_state()):
-        return ""
-    torch.set_rng_state(before)
-    context.subject.results(context.subject.reference, case.build(context.device))
-    return "" if not torch.equal(before, torch.get_rng_state()) else "the state of the generator of random numbers"
 
 
 def _remembered(context: Context, case: Case) -> str:

@@ -90,7 +90,14 @@ PROPERTIES: tuple[Property, ...] = (
         all_cores=True,
         cost_s=0.8,
     ),
-    Property("state", "nothing is kept or left changed between calls", "state:state", per="device", cost_s=0.2),
+    Property(
+        "state",
+        "nothing is kept, left changed or taken from modes",
+        "state:state",
+        per="device",
+        fresh=True,
+        cost_s=0.3,
+    ),
     Property(
         "memory growth",
         "a thousand calls leak no memory",
