@@ -22,6 +22,7 @@ __all__ = ["OTHER_RESULT", "SpoiledError", "is_accident", "judge"]
 _LIMITS = ("allocate", "out of memory", "enough memory", "overflow", "too large", "invalid size", "symint")
 # A call that is answered with other numbers than the reference's.
 OTHER_RESULT = "it returned something else"
+_MOST = 1 << 40
 _ASSERTION = "INTERNAL ASSERT"
 
 
@@ -98,9 +99,10 @@ def _rule(subject: Subject, probe: Probe, values: dict[str, Any], plain: list[Te
         ):
             return _Rule(is_made=is_number or probe.about != "view")
         return _Rule(_rejection(found))
+    # One row for all, or a number: where the results are as large as before, or it is just another size.
+    is_as_large = plain is not None and [t.shape for t in found] == [t.shape for t in plain]
     is_compared = probe.about in ("dtype", "view") or (
-        # One row for all: the results are as large as before, or it is just another size.
-        probe.about == "broadcast" and plain is not None and [t.shape for t in found] == [t.shape for t in plain]
+        is_as_large and (probe.about == "broadcast" or (is_number and _decides(values.get(probe.argument))))
     )
     return _Rule(None, found if is_compared and plain is not None else None, is_made=is_number)
 
@@ -214,6 +216,14 @@ def is_accident(error: Exception, about: str) -> bool:
     if _ASSERTION in text or any(words in text for words in _LACKING):
         return True
     return about == "layout"
+
+
+def _decides(value: Any) -> bool:
+    """Whether a number means the same in all ways to write a formula: a whole one, but for the ends of 64 bits.
+
+    One of more than 32 bits must not be taken for a smaller one. What NaN means as a bound, say, nobody has thought of.
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
 
 
 def _is_not_finite(value: Any) -> bool:

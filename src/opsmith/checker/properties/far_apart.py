@@ -1,10 +1,10 @@
-"""Makes tensors of few elements that lie so far apart that their indices pass 2^31; the memory between is never touched."""
+"""Makes tensors of few elements so far apart that their indices pass 2^31 or 2^32; the memory between is never touched."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,14 +12,16 @@ from torch import Tensor
 from opsmith.checker.memory.available import available_address_bytes
 from opsmith.subject.case import Case
 
-__all__ = ["HINT", "NEAR", "dimensions", "far", "long_dimensions", "room_for", "spread", "spread_tensor"]
+__all__ = ["HINT", "NEAR", "Room", "dimensions", "long_dimensions", "room_for", "spread", "spread_tensor"]
 
 NEAR = 64
 HINT = (
     "Some index or stride has only 32 bits: use int64_t for both, and for their products. A 32-bit kernel has to "
     "reject what does not fit."
 )
-_LIMIT = 1 << 31
+# What an index without a sign wraps around at, and, where there is no room for that, one with a sign.
+_LIMITS = (1 << 32, 1 << 31)
+_SIGNED = 1 << 31
 
 
 def dimensions(case: Case) -> Iterator[tuple[str, int]]:
@@ -34,22 +36,28 @@ def long_dimensions(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys((*long[:1], *long[-1:])))
 
 
-def far(size: int) -> int:
-    """Return the stride with which the last of some elements has an index past 2^31."""
-    return -(-_LIMIT // (size - 1)) + NEAR
-
-
-def room_for(shape: tuple[int, ...], dtype: str, dim: int, device: str) -> tuple[int, int, int | None]:
-    """Return how many bytes of addresses such a tensor needs, how many there are, and the elements that lie before it.
+class Room(NamedTuple):
+    """How many bytes of addresses a tensor needs and how many there are, its stride, and the elements that lie before it.
 
     Those are None where it does not fit. Without memory before it, an index that wraps around lies outside and may crash.
     """
+
+    needed: int
+    free: int
+    stride: int
+    before: int | None
+
+
+def room_for(shape: tuple[int, ...], dtype: str, dim: int, device: str) -> Room:
+    """Return the room for a tensor whose last element along a dimension has an index past 2^32, or past 2^31."""
     itemsize: int = getattr(torch, dtype).itemsize
-    needed = (far(shape[dim]) * (shape[dim] - 1) + 2 * math.prod(shape) + NEAR) * itemsize
     free = available_address_bytes(device) * 9 // 10
-    if needed > free:
-        return needed, free, None
-    return needed, free, _LIMIT if needed + _LIMIT * itemsize <= free else NEAR
+    for limit in _LIMITS:
+        stride = -(-limit // (shape[dim] - 1)) + NEAR
+        needed = (stride * (shape[dim] - 1) + 2 * math.prod(shape) + NEAR) * itemsize
+        if needed + _SIGNED * itemsize <= free:
+            return Room(needed, free, stride, _SIGNED)
+    return Room(needed, free, stride, NEAR if needed <= free else None)
 
 
 def spread(case: Case, device: str, name: str, dim: int, stride: int, before: int) -> dict[str, Any]:

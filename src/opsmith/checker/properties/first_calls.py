@@ -6,6 +6,7 @@ What a kernel initializes in its first call, such as a table, is not there yet f
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,9 @@ def unsteady_first_call(context: Context, processes: int) -> Finding | None:
     case = next(accepted(context, "large"), None)
     if case is None:
         return None
+    if hasattr(context.subject.call, "_opoverload"):
+        # What torch.library.custom_op imports on a first call takes seconds; here once, and not in each child.
+        importlib.import_module("torch._dynamo")
     # As many as usual begin at once; of many, some interrupt the one that initializes.
     usual = max(2, torch.get_num_threads())
     context.tell(case)

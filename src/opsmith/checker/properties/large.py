@@ -17,7 +17,7 @@ from opsmith.checker.memory.available import size_text
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.properties.agreement import agrees
 from opsmith.checker.properties.context import Context
-from opsmith.checker.properties.far_apart import HINT, NEAR, dimensions, far, room_for, spread
+from opsmith.checker.properties.far_apart import HINT, NEAR, dimensions, room_for, spread
 from opsmith.checker.properties.large_calls import check_large_calls
 from opsmith.checker.properties.large_gradients import check_gradients
 from opsmith.subject.case import Case
@@ -75,7 +75,7 @@ def _check_strides(context: Context, case: Case) -> Outcome:
     expected = expect(context.subject, case, case.build(context.device)).completed()
     for name, dim in dimensions(case):
         recipe = case.tensors()[name]
-        needed, free, before = room_for(recipe.shape, recipe.dtype, dim, context.device)
+        needed, free, stride, before = room_for(recipe.shape, recipe.dtype, dim, context.device)
         if before is None:
             unfit = max(unfit, needed)
             continue
@@ -83,7 +83,6 @@ def _check_strides(context: Context, case: Case) -> Outcome:
         if not _is_right_nearby(context, case, name, dim, expected):
             continue
         context.tell(f"{name} with its elements past 2^31 along dimension {dim}")
-        stride = far(recipe.shape[dim])
         try:
             values = spread(case, context.device, name, dim, stride, before)
         except (RuntimeError, MemoryError):

@@ -18,7 +18,6 @@ from opsmith.checker.properties.far_apart import (
     HINT,
     NEAR,
     dimensions,
-    far,
     long_dimensions,
     room_for,
     spread,
@@ -68,11 +67,10 @@ def check_gradients(context: Context, case: Case) -> Outcome:
         return not_run(f"there is no gradient to compare with: {error}")
     tried = refused = 0
     for place in places:
-        _, _, before = room_for(place.shape, place.dtype, place.dim, context.device)
+        _, _, stride, before = room_for(place.shape, place.dtype, place.dim, context.device)
         near = 2 * math.prod(place.shape) + NEAR
         if before is None or _wrong(context, case, request, expected, place, near, NEAR) is not None:
             continue
-        stride = far(place.shape[place.dim])
         wrong = _wrong(context, case, request, expected, place, stride, before)
         if isinstance(wrong, Exception):
             refused += 1

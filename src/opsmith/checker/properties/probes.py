@@ -30,7 +30,7 @@ About = Literal[
     "size", "empty", "broadcast", "dtype", "layout", "overlap", "device", "missing", "view", "leaf", "number"
 ]
 
-_INTS = (-1, 0, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63))
+_INTS = (-1, 0, 2**31, 2**32 + 1, -(2**31) - 1, 2**63 - 1, -(2**63))
 _FLOATS = (math.nan, math.inf, -math.inf)
 _INDICES = (-(2**63), -(2**40), -1 - 2**31, 2**31 - 1, 2**31, 2**63 - 1)
 _INT_LISTS: tuple[list[int], ...] = ([], [-1], [0, 0], [1] * 9, [2**63 - 1, 2**63 - 1])
@@ -152,7 +152,8 @@ def _of_indices(name: str, tensor: Tensor) -> Iterator[_Change]:
         return
     info = torch.iinfo(tensor.dtype)
     # All of a type's range, and just below zero: -1 means the last row to PyTorch, and one row less has no meaning.
-    wrong = [number for number in (*_INDICES, -100_000, 100_000) if info.min <= number <= info.max]
+    # Nothing can be divided by 0.
+    wrong = [number for number in (0, *_INDICES, -100_000, 100_000) if info.min <= number <= info.max]
     for number in wrong or [info.min, info.max]:
         yield f"{name}[-1] = {number}", "number", partial(_with_last, number)
 

@@ -15,7 +15,7 @@ from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.child import Child, Ended, Send, in_child
 from opsmith.checker.process.memory_limit import limit_memory
 from opsmith.checker.properties.agreement import roughly_equal
-from opsmith.checker.properties.answers import SpoiledError, judge
+from opsmith.checker.properties.answers import OTHER_RESULT, SpoiledError, judge
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.probes import Probe, probes_of
 from opsmith.subject.case import Case
@@ -57,7 +57,9 @@ def bad_arguments(context: Context) -> Outcome:
     lines = [f"  {label}: {words}" for label, words in worst_first[:_SHOWN]]
     if len(run.wrong) > _SHOWN:
         lines.append(f"  and {len(run.wrong) - _SHOWN} more")
-    head = f"{len(run.wrong)} of {run.tried} invalid calls were not rejected:"
+    are_answers = all(OTHER_RESULT in words for _, words in run.wrong)
+    what = "unusual calls are answered wrongly" if are_answers else "invalid calls were not rejected"
+    head = f"{len(run.wrong)} of {run.tried} {what}:"
     return failed(Finding("\n".join([head, *lines]), hint=_HINT), inputs=run.tried, note=run.note)
 
 

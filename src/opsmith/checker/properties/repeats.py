@@ -12,7 +12,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from opsmith.checker.bits import Difference, differences
+from opsmith.checker.bits import Difference, differences, same_bits
 from opsmith.checker.calls import (
     accepted,
     accepts,
@@ -42,6 +42,8 @@ _SECONDS, _SLOW_S = 0.1, 0.1
 _LEAST_CASES, _SECONDS_OF_CASES, _SECONDS_IN_OTHER_TYPES = 3, 1.2, 0.25
 # For how long one thread's results are looked at where several threads' vary.
 _LEAST_ALONE, _SECONDS_ALONE = 20, 0.3
+# How many small calls are made of one case, for as long at most.
+_VERY_MANY, _SECONDS_OF_MANY = 1200, 0.05
 # Says that it is not a race.
 ON_ONE_THREAD = "on one thread too"
 _BUSY_ELEMENTS, _BUSY_LAUNCHES = 1 << 22, 8  # a few hundred microseconds
@@ -84,6 +86,8 @@ def determinism(context: Context) -> Outcome:
                 kept = [base, *kept[-3:], other]
                 if found := differences(base.results, other.results):
                     return failed(_varies(context, case, found[0], number + 2), inputs=count)
+        if first is not None and context.is_main_type and (rare := _rarely_other(context, first[0])) is not None:
+            return failed(rare, inputs=count)
         if first is not None and (found := differences(first[1].results, _run(context, first[0], usual).results)):
             return failed(_remembers(first[0], found[0]), inputs=count)
     if count:
@@ -160,6 +164,26 @@ def _deterministic() -> Iterator[None]:
     finally:
         torch._C._set_deterministic_algorithms(before, warn_only=warns)
         perturbed_no_more()
+
+
+def _rarely_other(context: Context, case: Case) -> Finding | None:
+    """Return a finding if one of a thousand small calls gives another result: what counts its calls is wrong at times."""
+    subject = context.subject
+    if subject.mutated:
+        return None
+    values = case.build(context.device)
+    base: list[Tensor] | None = None
+    until_s = time.thread_time() + _SECONDS_OF_MANY
+    for number in range(_VERY_MANY):
+        seed_generators(subject.seed)
+        found = kernel_outputs(subject, values)
+        base = found if base is None else base
+        if not all(map(torch.equal, base, found)) and not all(map(same_bits, base, found)):
+            message = f"{case.label}: one of {number + 1:,} equal calls gives another result, {ON_ONE_THREAD}"
+            return Finding(message, case, "Something counts the calls, or is kept between them.")
+        if time.thread_time() > until_s:
+            break
+    return None
 
 
 def _keep_busy(device: str) -> None:

@@ -19,6 +19,7 @@ from opsmith.checker.outcome import Finding, Outcome, failed, not_run, passed
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.first_calls import unsteady_first_call
+from opsmith.checker.properties.forked_calls import hangs_after_fork
 from opsmith.checker.properties.python_threads import interference
 from opsmith.checker.properties.sanitized import race_under_sanitizer
 from opsmith.checker.properties.stress import are_equal, long_calls, results_of
@@ -36,6 +37,8 @@ _SLOW_S, _LEAST_SLOW = 0.03, 2
 # Of this thread's processor time, for all cases and numbers of threads together. A race shows where two threads do the
 # same thing at the same time, so a busy machine needs longer by the clock.
 _SECONDS = 0.5
+# More threads than most machines have cores; where a call is quick, for it waits for all of them.
+_MANY_THREADS, _QUICK_S = 65, 0.005
 _RACE_HINT = (
     "Two threads write the same memory, or one reads what another writes: give each its own part, and join after."
 )
@@ -83,7 +86,8 @@ def threads(context: Context) -> Outcome:
     """Results on two, three and more threads than there are cores are those on one, and calls may run side by side."""
     usual = torch.get_num_threads()
     part = _part_of(context)
-    if (finding := unsteady_first_call(context, max(2, round(_PROCESSES * part)))) is not None:
+    finding = unsteady_first_call(context, max(2, round(_PROCESSES * part))) or hangs_after_fork(context)
+    if finding is not None:
         return failed(finding)
     with sheltered(context.device), quiet(), on_threads(1):
         stressed = _stressed(context)
@@ -92,8 +96,9 @@ def threads(context: Context) -> Outcome:
         pairs = [(one, number) for one in stressed for number in _numbers(one, usual)]
         share_s = _SECONDS * part / len(pairs)
         notes = dict[str, None]()
-        for one, number in pairs:
-            found = _differs_on(context, one, number, share_s)
+        timed = [(one, number, share_s) for one, number in pairs]
+        for one, number, seconds in [*timed, *_on_many_threads(context, stressed)]:
+            found = _differs_on(context, one, number, seconds)
             if isinstance(found, Outcome):
                 return found
             if found:
@@ -107,6 +112,12 @@ def threads(context: Context) -> Outcome:
             return failed(finding, inputs=len(stressed))
         notes |= {why_not: None} if why_not else {}
     return passed(len(stressed), note="; ".join(notes))
+
+
+def _on_many_threads(context: Context, stressed: list[_Stress]) -> list[tuple[_Stress, int, float]]:
+    """Return a call to make a few times on more threads than an array of a fixed size may have places for."""
+    several = (one for one in stressed if one.is_large and one.has_reference and one.seconds < _QUICK_S)
+    return [(one, _MANY_THREADS, 0.0) for one in itertools.islice(several, 1 if context.is_main_type else 0)]
 
 
 def _part_of(context: Context) -> float:
