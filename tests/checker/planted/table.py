@@ -95,6 +95,8 @@ _CLASSES = (
     "digits_rows",
     "mixed_layouts_rows",
     "options_rows",
+    "paths_rows",
+    "promises_rows",
     "races_rows",
     "special_rows_rows",
     "state_rows",
