@@ -75,6 +75,8 @@ _TAILS_OF_GROUPS = tuple((2, size // 2) if size % 2 == 0 else (size,) for size i
 _EMPTY_GROUPS = ((0,), (3, 0), (0, 5, 2))
 # More than 16 bits hold.
 LARGE = 70_001
+# Where a result has all pairs of so many rows.
+_SQUARE = 2_039
 # More than one tile of 128 or 256 in both dimensions: with a rest in each, with other counts of tiles, and without a rest.
 _TILES = ((257, 259), (300, 520), (256, 384))
 _MOST_PAIRS = 4
@@ -134,8 +136,12 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
         yield replace(base, sizes={**base.sizes, name: 0}, label=f"{name} = 0", group="empty")
     yield from _tiles(space, base)
     for name in space.names:
-        large = dict.fromkeys(space.names, 1) | {name: LARGE}
-        yield replace(base, sizes=large, label=f"{name} = {LARGE}", group="large")
+        for size in (LARGE, _SQUARE):
+            sizes = dict.fromkeys(space.names, 1) | {name: size}
+            large = replace(base, sizes=sizes, label=f"{name} = {size}", group="large")
+            if space.has_small_results(large):
+                yield large
+                break
     for group in space.groups:
         yield from _of_group(space, base, group)
     for size in (1, 4, 33) if space.names else ():
@@ -160,7 +166,7 @@ def longest_choices(space: Space) -> Iterator[Choice]:
             for group in groups
         ),
     ]
-    fitting = (choice for choice in choices if space.elements(choice) <= _MOST_IN_LONGEST)
+    fitting = (one for one in choices if space.elements(one) <= _MOST_IN_LONGEST and space.has_small_results(one))
     yield from (replace(choice, group="large") for choice in islice(fitting, _MOST_LONGEST))
 
 

@@ -17,6 +17,9 @@ from opsmith.subject.values import INTEGER_VALUES
 
 __all__ = ["Choice", "IndexBound", "Space", "has_free_sizes"]
 
+# Elements: 32 MB in float64, and the check has a dozen such tensors.
+_MOST_OF_A_RESULT = 1 << 22
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -140,6 +143,11 @@ class Space:
         """Return how many elements the inputs of a choice have."""
         shapes = [self._shape(parameter.tensor_type.shape, choice) for parameter in self.signature.tensors]
         return sum(math.prod(shape) for shape in shapes if shape is not None)
+
+    def has_small_results(self, choice: Choice) -> bool:
+        """Whether the results of a choice fit anywhere: of 70,001 rows all pairs are 39 GB in float64."""
+        shapes = (self._shape(output.tensor.shape, choice) for output in self.signature.outputs)
+        return all(shape is None or math.prod(shape) <= _MOST_OF_A_RESULT for shape in shapes)
 
     def _values(self, parameter: Parameter, choice: Choice) -> str:
         """Return the kind of values of a tensor: of indices that are known to have a bound, those below it."""

@@ -1,0 +1,36 @@
+"""Results of a suite's cases fit into memory, where a result has all pairs of rows too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from opsmith.subject.subject import subject_of
+
+
+def products(x: Float[Tensor, "N K"]) -> Float[Tensor, "N N"]:
+    return x @ x.t()
+
+
+def scaled(x: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+    return 2 * x
+
+
+def _shapes(function: Callable[[Tensor], Tensor]) -> list[tuple[int, ...]]:
+    suite = subject_of(function, reference=function, devices=("cpu",)).suite
+    groups = ("plain", "sizes", "large", "layouts", "values", "equal", "special")
+    dtypes = {"T": "float32"}
+    return [case.tensors()["x"].shape for case in (*suite.cases(dtypes, *groups), *suite.longest(dtypes))]
+
+
+def test_all_pairs_of_rows_are_not_too_many() -> None:
+    shapes = _shapes(products)
+    assert max(rows for rows, _ in shapes) == 2048
+    assert (2039, 1) in shapes
+    assert max(columns for _, columns in shapes) > 1_000_000
+
+
+def test_other_results_may_be_large() -> None:
+    assert max(rows for rows, _ in _shapes(scaled)) > 1_000_000
