@@ -2,6 +2,7 @@
 
     git clone https://github.com/ScalingIntelligence/KernelBench
     python benchmarks/kernelbench.py KernelBench/KernelBench [--output benchmarks/results/kernelbench_cpu.json]
+                                     [--levels level1 level2 level3] [--log FILE]
 
 Its problems are for a GPU and have up to gigabytes. On a CPU the numbers at the top level of a problem are divided, until a
 call takes less than half a second; on a GPU (`--device cuda`) they stay. A run that was killed goes on from its log.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,9 @@ def _is_small(text: str) -> bool:
         return False
 
 
-def problems(folder: Path) -> Iterator[tuple[str, str]]:
+def problems(folder: Path, levels: Sequence[str] = LEVELS) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all problems."""
-    for level in LEVELS:
+    for level in levels:
         for path in sorted((folder / level).glob("*.py"), key=lambda one: int(one.name.partition("_")[0])):
             yield f"{level}/{path.stem}", path.read_text(encoding="utf-8")
 
@@ -119,12 +120,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="KernelBench's folder of levels")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=LEVELS)
     parser.add_argument("--log", type=Path, default=Path("kernelbench.jsonl"))
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     lines = options.log.read_text(encoding="utf-8").splitlines() if options.log.is_file() else []
     known = {row["name"]: row for row in map(json.loads, lines)}
-    for name, text in problems(options.folder):
+    for name, text in problems(options.folder, options.levels):
         if name in known:
             continue
         sizes = [(1, 0)] if options.device == "cuda" else SMALLER
