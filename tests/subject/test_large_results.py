@@ -18,7 +18,11 @@ def scaled(x: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
     return 2 * x
 
 
-def _shapes(function: Callable[[Tensor], Tensor]) -> list[tuple[int, ...]]:
+def tiled(x: Float[Tensor, "N K"], rows: int = 3, other: int | None = None) -> Float[Tensor, "N rows"]:
+    return x[:, :1].expand(-1, rows)
+
+
+def _shapes(function: Callable[..., Tensor]) -> list[tuple[int, ...]]:
     suite = subject_of(function, reference=function, devices=("cpu",)).suite
     groups = ("plain", "sizes", "large", "layouts", "values", "equal", "special")
     dtypes = {"T": "float32"}
@@ -30,6 +34,10 @@ def test_all_pairs_of_rows_are_not_too_many() -> None:
     assert max(rows for rows, _ in shapes) == 2048
     assert (2039, 1) in shapes
     assert max(columns for _, columns in shapes) > 1_000_000
+
+
+def test_sizes_of_results_alone_count_too() -> None:
+    assert max(rows for rows, _ in _shapes(tiled)) > 1_000_000
 
 
 def test_other_results_may_be_large() -> None:

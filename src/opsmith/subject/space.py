@@ -146,8 +146,13 @@ class Space:
 
     def has_small_results(self, choice: Choice) -> bool:
         """Whether the results of a choice fit anywhere: of 70,001 rows all pairs are 39 GB in float64."""
-        shapes = (self._shape(output.tensor.shape, choice) for output in self.signature.outputs)
-        return all(shape is None or math.prod(shape) <= _MOST_OF_A_RESULT for shape in shapes)
+        plain = {name: values[0] for name, values in self.scalars.items()}
+        numbers = {**plain, **dict(choice.scalars or {}), **choice.sizes}
+        known = replace(choice, sizes={name: one for name, one in numbers.items() if isinstance(one, int)})
+        shapes = (output.tensor.shape for output in self.signature.outputs)
+        # What the data decide, as of what is kept, is no more than the inputs.
+        sizes = (self._shape(shape, known) for shape in shapes if shape.names <= known.sizes.keys())
+        return all(shape is None or math.prod(shape) <= _MOST_OF_A_RESULT for shape in sizes)
 
     def _values(self, parameter: Parameter, choice: Choice) -> str:
         """Return the kind of values of a tensor: of indices that are known to have a bound, those below it."""
