@@ -42,3 +42,17 @@ def test_sizes_of_results_alone_count_too() -> None:
 
 def test_other_results_may_be_large() -> None:
     assert max(rows for rows, _ in _shapes(scaled)) > 1_000_000
+
+
+def fixed(x: Float[Tensor, "3 512"], w: Float[Tensor, "512 512"]) -> Float[Tensor, "3 512"]:
+    return x @ w
+
+
+def very_large(x: Float[Tensor, "2048 2048"]) -> Float[Tensor, "2048 2048"]:
+    return 2 * x
+
+
+def test_sizes_that_are_numbers_are_what_they_are() -> None:
+    assert set(_shapes(fixed)) == {(3, 512)}
+    assert len(_shapes(fixed)) > 20
+    assert _shapes(very_large) == [(2048, 2048)]

@@ -29,6 +29,8 @@ from opsmith.subject.variations import variations
 
 __all__ = ["EDGES", "MOST_ELEMENTS", "Suite"]
 
+_MOST_OF_FIXED_SIZES = 1 << 20
+
 # So many texts of all arguments are tried with extreme values too.
 _MOST_TEXTS = 16
 
@@ -86,14 +88,18 @@ class Suite:
         if self.space is None:
             return
         seen = set()
+        # Where all sizes are numbers, calls may be as large as they must be; of a very large one there is the plain call.
+        least = self.space.elements(plain_choice(self.space))
         for number, choice in enumerate(self._choices(self.space)):
             # A few cases may be large, such as "B x N = 257 x 259"; the many of sizes may not.
             is_large = choice.group == "large" or " x " in choice.label
             most = self.most_elements if is_large else self.most_elements // 8
             # "N = 1025", and "big values, N = 1025"
             parts = {choice.label, *choice.label.split(", ")}
-            is_small = self.space.elements(choice) <= most and self.space.has_small_results(choice)
-            if not is_small or parts & self.left_out:
+            elements = self.space.elements(choice)
+            fits = elements <= most or elements == least <= _MOST_OF_FIXED_SIZES
+            is_small = fits and self.space.has_small_results(choice)
+            if (number and not is_small) or parts & self.left_out:
                 continue
             seed = self.seed * 7919 + 31 * number
             case = self.space.case(choice, dtypes, seed)
