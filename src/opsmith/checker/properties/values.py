@@ -13,14 +13,13 @@ from opsmith.checker.process.timed_cases import TimedCases
 from opsmith.checker.properties.agreement import RefusedError, disagreement, kind_of
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.longest_calls import longest_calls
+from opsmith.checker.properties.may_be_refused import changed_arguments, may_be_refused
 from opsmith.checker.properties.unproven import Refusal, unproven
 from opsmith.checker.properties.wrong_values import describe, hint_for
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.choices_of_sizes import is_full_tile
 from opsmith.subject.oracle import Disagreement, compare, expect
-from opsmith.subject.scalar_values import is_unusual
-from opsmith.subject.variations import is_resized
 
 __all__ = [
     "IN_ANY_LAYOUT",
@@ -165,7 +164,7 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
         except RefusedError as error:
             refused.append(Refusal(case, error))
             continue
-        if isinstance(wrong, Exception) and (_is_other_number(case) or is_resized(case)):
+        if isinstance(wrong, Exception) and may_be_refused(context, case):
             declined += 1
             continue
         compared += 1
@@ -225,22 +224,6 @@ def _why_nothing(refused: int, left_out: int) -> str:
     return "the reference rejects every input of this kind" if refused else "no input of this kind"
 
 
-def _is_other_number(case: Case) -> bool:
-    """Whether a case has another number than the default, which the kernel may refuse: its meaning is not known."""
-    if case.group != "scalars" or case.base is None:
-        return False
-    changed = _changed(case, case.base)
-    return any(is_unusual(case.arguments[name]) or _has_other_length(case, case.base, name) for name in changed)
-
-
-def _has_other_length(case: Case, base: Case, name: str) -> bool:
-    """Whether a list of numbers is longer than usual, or shorter."""
-    value, usual = case.arguments[name], base.arguments.get(name)
-    if not isinstance(value, tuple) or not isinstance(usual, tuple) or any(isinstance(v, TensorRecipe) for v in value):
-        return False
-    return len(value) != len(usual)
-
-
 def _is_wrong(context: Context, case: Case) -> bool:
     try:
         return disagreement(context, case) is not None
@@ -273,7 +256,7 @@ def _ignored(context: Context) -> str:
         return ""
     values = plain.build(context.device)
     for case in suite.cases(context.dtypes, "scalars"):
-        changed = _changed(case, plain)
+        changed = changed_arguments(case, plain)
         if len(changed) != 1:
             continue
         try:
@@ -284,21 +267,6 @@ def _ignored(context: Context) -> str:
         except Exception:
             continue
     return ""
-
-
-def _changed(case: Case, other: Case) -> list[str]:
-    """Return the arguments in which a case differs from another, which may leave some to their defaults."""
-    known = other.arguments
-    return [name for name, value in case.arguments.items() if name not in known or _differs(value, known[name])]
-
-
-def _differs(one: Any, other: Any) -> bool:
-    """Whether arguments differ beyond the numbers in a tensor."""
-    if isinstance(one, TensorRecipe) and isinstance(other, TensorRecipe):
-        return one.shape != other.shape
-    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return any(map(_differs, one, other))
-    return bool(one != other)
 
 
 def _fails_alike(context: Context, kind: str, case: Case) -> bool:
