@@ -32,6 +32,8 @@ __all__ = ["threads"]
 _LARGE_ELEMENTS = 4096
 _MOST_LARGE = 2
 _LEAST, _MOST = 4, 400
+# Calls on one thread, after which results that vary on several are a race: more, since one call in many may be another.
+_MOST_ALONE = 1_200
 # A slow call offers its threads many moments to meet in, so two are compared; where others are quick it is left out.
 _SLOW_S, _LEAST_SLOW = 0.03, 2
 # Of this thread's processor time, for all cases and numbers of threads together. A race shows where two threads do the
@@ -216,8 +218,8 @@ def _unsteady_alone(context: Context, one: _Stress) -> Outcome | None:
 def _other_alone(context: Context, one: _Stress) -> dict[str, torch.Tensor] | None:
     """Return other results of the same call, if one of many has them; what is not initialized differs in each."""
     started = time.thread_time()
-    for count in range(_MOST):
-        if count >= _LEAST and time.thread_time() - started > _SECONDS / 5:
+    for count in range(_MOST_ALONE):
+        if count >= _LEAST and time.thread_time() - started > 4 * _SECONDS:
             break
         perturb_malloc(count)
         found = results_of(context, one.values)
