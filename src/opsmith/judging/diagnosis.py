@@ -22,7 +22,7 @@ from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
 
-__all__ = ["charge_for", "is_near", "of_another_call"]
+__all__ = ["are_same", "charge_for", "is_near", "of_another_call"]
 
 # A result with a relative error (of norms) below this is of a lower precision, and not another function's.
 _PRECISION = 0.05
@@ -124,11 +124,12 @@ def _follows_memory(trial: Trial, values: Values) -> bool:
 
 def same_numbers(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
     """Whether results are the same to the bit, NaN included, and have numbers that are not all alike."""
-    if len(one) != len(other) or not one:
-        return False
-    return any(a.numel() > 1 and bool((a != a.reshape(-1)[0]).any()) for a in one) and all(
-        same_bits(a, b) for a, b in zip(one, other, strict=True)
-    )
+    return any(a.numel() > 1 and bool((a != a.reshape(-1)[0]).any()) for a in one) and are_same(one, other)
+
+
+def are_same(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether results are the same to the bit, NaN included."""
+    return len(one) == len(other) and all(same_bits(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _shows(found: Sequence[Tensor], byte: int) -> bool:

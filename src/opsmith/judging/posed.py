@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.checker.bits import same_bits
 from opsmith.judging.cell import CellError
-from opsmith.judging.diagnosis import charge_for, of_another_call
+from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
@@ -97,7 +96,7 @@ def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
         found, at_once = trial.batch([values], keep=is_again, is_watched=True)
         try:
             # What is right to the bit is not compared again.
-            if right is None or not _are_same(found, right):
+            if right is None or not are_same(found, right):
                 _hold(trial, values, posed.label, found, earlier)
         except _Refused as refused:
             is_by_chance = refused.charge.refusal is Refusal.NOT_DETERMINISTIC
@@ -106,16 +105,11 @@ def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
                 raise _Refused(Charge(Refusal.OTHER_STREAM, text, posed.label)) from None
             raise
         right = found
-        if not _are_same(at_once, right) and trial.wrong(at_once, trial.expected(values)) is not None:
+        if not are_same(at_once, right) and trial.wrong(at_once, trial.expected(values)) is not None:
             is_gpu = trial.cell.device == "cuda"
             where = "the current stream" if is_gpu else "the call"
             name = Refusal.OTHER_STREAM if is_gpu else Refusal.WORKS_AFTER_THE_END
             raise _Refused(Charge(name, f"its result is not there at the end of {where}, and right later", posed.label))
-
-
-def _are_same(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
-    """Whether results are the same to the bit."""
-    return len(one) == len(other) and all(same_bits(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _reads_early(trial: Trial, values: Values) -> bool:

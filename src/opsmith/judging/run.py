@@ -29,7 +29,6 @@ from opsmith.judging.result import Charge, Judgement, Part, Sign, Speed, Walls
 from opsmith.judging.seeds import derived, secret_seed, with_scattered_seeds
 from opsmith.judging.signs import signs_of
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import flattened, tensors_of
 from opsmith.judging.timing.clock import Overhead, measure_overhead
 from opsmith.judging.timing.floor import floor_of
@@ -255,7 +254,7 @@ class _Judge:
             self.hooks.watch(f"timing {label}")
             share_s = (trial.until_s - begin_s) * (index + 1) / len(makers)
             values = make(self._seed_of("the task"))
-            arguments = trial.arguments(on_device(values, self.device))
+            arguments = trial.arguments(values)
             floor = floor_of(values, self._results(arguments), self.device)
             # Compiling is not what the budget is for; what comes after it has its share.
             reference, against = self.bounded.reference, names_in(self.options.against)

@@ -23,7 +23,6 @@ from opsmith.judging.parts import InParts
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.scaled import FACTORS, Inputs
-from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
@@ -226,8 +225,7 @@ class _Race:
         if not self.trial.cell.is_exact:
             self.trial.cell.process.stand_still()  # its threads must not disturb what is timed here
         device = self.trial.cell.device
-        here = Inputs([on_device(values, device) for values in inputs.made], inputs.copies)
-        calls = [self.trial.arguments(here[number]) for number in range(len(here))]
+        calls = [self.trial.arguments(inputs[number]) for number in range(len(inputs))]
         before = [calls[index] for index in lead_in]
         taken_s: dict[str, float] = {}
         eager: list[Any] = []
