@@ -214,3 +214,13 @@ def test_few_numbers_of_a_large_tensor_are_seen_in_a_part(
     made: Callable[[torch.Generator], Tensor], is_few: bool, dtype: torch.dtype
 ) -> None:
     assert _has_few_numbers(made(torch.Generator().manual_seed(3)).to(dtype)) is is_few
+
+
+@pytest.mark.parametrize("is_pointwise", [False, True])
+def test_quotients_that_leave_float64_may_be_anything_but_those_of_one_number(is_pointwise: bool):
+    """(1 / x - 1 / y) / x is inf - inf in one order of things and not in another; 1 / x is inf."""
+    subject = _vector(lambda x: 1 / x if is_pointwise else (1 / x - 1 / x.flip(0)) / x)
+    case = _case(torch.tensor([1.0, 1.0, 1.5]).double() * torch.finfo(torch.float64).smallest_normal / 8, "tiny")
+    expected = expect(subject, case, case.build())
+    wrong = compare([torch.zeros(3, dtype=torch.float64)], expected)
+    assert (wrong is not None) == is_pointwise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from opsmith.subject.copies import cast, copied, mapped
 from opsmith.subject.evidence import Evidence
 
-__all__ = ["allow_nan_of_padding", "allow_overflow"]
+__all__ = ["allow_nan_of_padding", "allow_overflow", "allow_what_is_not_finite"]
 
 # Finite numbers that make a difference wherever one may: small, and larger and smaller than all others.
 _SCALES = (1.0, 100.0, -100.0)
@@ -39,6 +39,17 @@ def allow_overflow(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bo
                 is_wrong = ~(distance <= 0.5 * value.abs()) & value.isfinite()
                 everywhere = not alone and bool(is_wrong.any())
                 limit.masked_fill_(torch.ones_like(is_wrong) if everywhere else is_wrong, torch.inf)
+
+
+def allow_what_is_not_finite(exact: Sequence[Tensor], spread: list[Tensor], pointwise: tuple[bool, ...]) -> None:
+    """Put no limit where the reference itself is not finite, unless each element depends on one of each input.
+
+    Quotients by tiny numbers leave float64, and nothing wider says what is right: by the order of their factors and sums
+    they are finite, infinite, or inf - inf.
+    """
+    for limit, value, alone in zip(spread, exact, pointwise, strict=True):
+        if value.dtype.is_floating_point and not alone:
+            limit.masked_fill_(~value.isfinite(), torch.inf)
 
 
 def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]) -> tuple[Tensor, ...]:

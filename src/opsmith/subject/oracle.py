@@ -26,7 +26,7 @@ from opsmith.subject.case import Case
 from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, Limits, compare
 from opsmith.subject.evidence import Evidence, Measurement
-from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow
+from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow, allow_what_is_not_finite
 from opsmith.subject.indexing import ask_the_cpu_first
 from opsmith.subject.stochastic import Run
 from opsmith.subject.structure import pointwise_results
@@ -100,6 +100,8 @@ class _Bounds:
             padded = allow_nan_of_padding(evidence, measured.spread, self._pointwise)
         if kinds & _OVERFLOWING:
             allow_overflow(evidence, measured.spread, self._pointwise)
+        if "tiny" in kinds and evidence.dtype is torch.float64:
+            allow_what_is_not_finite(evidence.exact, measured.spread, self._pointwise)
         self._even_out(measured)
         look = functools.cache(functools.partial(self._closely, measured)) if evidence.dtype is not None else None
         return Limits(self._allowed(measured, self._floors), self._pointwise, look, padded)
