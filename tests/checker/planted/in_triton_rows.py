@@ -21,7 +21,7 @@ ROWS: tuple[Planted, ...] = rows(
     ("stores_past", "writes outside", "an element behind the last one is written"),
     ("loads_unmasked", "reads outside", "a load without its mask"),
     ("lost_infinity", "special values", "a maximum with a finite number loses -inf and NaN"),
-    ("row_tail", "value", "the last block of a row has no mask: the next row is added", ("sizes", "magnitude")),
+    ("row_tail", "value", "the mask is that of the tensor's end: the next row is added", ("sizes", "magnitude")),
     ("masked_maximum", "sizes", "masked elements are 0 in a maximum", (*VALUES, "empty", "gradient")),
     ("last_block", "sizes", "a block that is exactly full at the row's end is left out"),
     ("transposed", "strides", "the stride of rows is taken for the number of columns"),
