@@ -64,4 +64,5 @@ def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, filling
 def element_bytes(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor on the CPU, a row for each element."""
     flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
-    return flat.view(torch.uint8).reshape(flat.numel(), flat.element_size())
+    # A single element counts as contiguous whatever its stride is, and no other type can be seen through such a one.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).reshape(flat.numel(), flat.element_size())

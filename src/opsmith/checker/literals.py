@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from opsmith.checker.bits import element_bytes
 from opsmith.checker.constructors import Code, constructor_code, is_call
 from opsmith.subject.case import TensorRecipe
 from opsmith.subject.layouts import apply_layout, lay_out
@@ -75,11 +76,7 @@ def _makes(code: Code, numbers: Tensor) -> bool:
     except RuntimeError:
         return False  # arange has no bfloat16 of that size, say
     same = found.dtype == numbers.dtype and found.shape == numbers.shape
-    return bool(same and found.is_contiguous() and torch.equal(_bytes(found), _bytes(numbers)))
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    return bool(same and found.is_contiguous() and torch.equal(element_bytes(found), element_bytes(numbers)))
 
 
 def _held(expression: str) -> str:

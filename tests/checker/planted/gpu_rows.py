@@ -5,6 +5,7 @@ So are those planted into Triton kernels (in_triton_rows.py), where Triton is in
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 from in_triton_rows import NEED_A_GPU
@@ -87,8 +88,17 @@ GPU_TABLE: tuple[Planted, ...] = rows(
     ),
 )
 
+# Where blocks run one after another the last one's part stays; on a GPU it is any one's.
+_RACE_ON_A_GPU = frozenset({"last_part_wins"})
+
 # All that a machine with a GPU can check, and what needs none, through Triton's interpreter.
-ALL_ROWS: tuple[Planted, ...] = (*GPU_TABLE, *(TRITON_ROWS if find_spec("triton") else ()))
+ALL_ROWS: tuple[Planted, ...] = (
+    *GPU_TABLE,
+    *(
+        replace(row, named="determinism", also=_RACES) if row.name in _RACE_ON_A_GPU else row
+        for row in (TRITON_ROWS if find_spec("triton") else ())
+    ),
+)
 INTERPRETED_ROWS = tuple(row for row in TRITON_ROWS if row.name not in NEED_A_GPU)
 
 # These need a second GPU.

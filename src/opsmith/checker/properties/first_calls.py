@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.checker.bits import element_bytes
 from opsmith.checker.calls import accepted, quiet, seed_generators
 from opsmith.checker.outcome import Finding
 from opsmith.checker.process.child import Ended, Send, in_child
@@ -78,5 +79,5 @@ def _outputs(context: Context, values: Mapping[str, Any]) -> list[Tensor]:
 def _digest(results: list[Tensor]) -> str:
     digest = hashlib.blake2b()
     for result in results:
-        digest.update(result.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(element_bytes(result).numpy().tobytes())
     return digest.hexdigest()
