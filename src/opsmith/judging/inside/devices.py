@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from opsmith.judging.memory import Area, Parts, sum_of_words
@@ -40,6 +41,10 @@ class Device(Protocol):
         """Bring the device into the state in which calls are made."""
         ...
 
+    def stay_ready(self, is_over: Callable[[], bool]) -> None:
+        """Keep the device in that state until it `is_over`, or for some time."""
+        ...
+
     def arrive_late(self) -> None:
         """Have the inputs come when the current stream gets there, some time after the call."""
         ...
@@ -74,6 +79,9 @@ class Cpu:
 
     def before_calls(self) -> None:
         """Do nothing."""
+
+    def stay_ready(self, is_over: Callable[[], bool]) -> None:
+        """Do nothing: what waits for a message takes no processor from others."""
 
     def arrive_late(self) -> None:
         """Do nothing."""

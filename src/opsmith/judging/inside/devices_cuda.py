@@ -5,6 +5,9 @@ The functions of CUDA's runtime are taken from the library itself before a candi
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,6 +20,10 @@ __all__ = ["Cuda"]
 
 # About ten milliseconds.
 _LATE_CYCLES = 20_000_000
+# How long the GPU is kept awake for an order.
+_READY_S = 0.1
+# Bound before a candidate is imported.
+_now = time.perf_counter
 
 
 class Cuda:
@@ -80,6 +87,13 @@ class Cuda:
         """Wake the GPU and empty its second-level cache: candidates share one with their inputs."""
         self._cache.empty()
         self._wait()
+
+    def stay_ready(self, is_over: Callable[[], bool]) -> None:
+        """Have the GPU write a little again and again: it would be asleep again when the order comes."""
+        until_s = _now() + _READY_S
+        while not is_over() and _now() < until_s:
+            self._cache.touch()
+            self._wait()
 
     def arrive_late(self) -> None:
         """Take the inputs away, and have the current stream bring them back when it has slept."""

@@ -8,6 +8,7 @@ candidate is imported, so that what it patches in Python does not reach them.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 from collections.abc import Callable
@@ -47,19 +48,20 @@ def _serve(link: socket.socket, calls: Any) -> None:
         "soil": calls.soil,
         "catch": calls.catch,
     }
-    say, hear = send, receive
+    say, hear, look = send, receive, select.select
     while True:
         try:
             message, descriptors = hear(link, 1)
         except EOFError:
             return
-        number = message.pop("number")
-        answer = answers[message.pop("do")]
+        number, name = message.pop("number"), message.pop("do")
         try:
-            found = answer(*descriptors, **message)
+            found = answers[name](*descriptors, **message)
         except BaseException as error:
             found = _described(error)
         say(link, {"number": number, **found})
+        if name == "prepare" and "error" not in found:
+            calls.device.stay_ready(lambda: bool(look([link], [], [], 0)[0]))
 
 
 def _described(error: BaseException) -> dict[str, Any]:

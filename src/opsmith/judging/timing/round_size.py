@@ -14,8 +14,10 @@ from opsmith.judging.trial import Trial, Values
 
 __all__ = ["RoundSize", "bytes_of_call", "bytes_of_round", "size_of_rounds"]
 
-# A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes.
-_ROUND_S, _MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 0.004, 256, 1 << 21, 512 << 20
+# A round is about so long, has at most so many calls, and inputs of so many elements and bytes that the task makes. On a GPU
+# it is longer: what a batch costs there is known less well.
+_ROUND_S = {"cpu": 0.004, "cuda": 0.016}
+_MOST_CALLS, _MOST_ELEMENTS, _MOST_BYTES = 256, 1 << 21, 512 << 20
 _LEAST_CALLS = 2
 # Where calls are over before the clock can tell: there are copies of these inputs, of so many bytes, and no more than this
 # part of the memory that is free. Both processes have them, and results of as many calls.
@@ -52,7 +54,7 @@ def size_of_rounds(trial: Trial, make: Callable[[int], Values], seed: int, overh
     most = _most_calls(values)
     call_s = _seconds_of_call(trial, make, seed, overhead, max(most, 1))
     results = trial.plain(trial.cell.give([0])[0])
-    wanted = int(_ROUND_S / call_s)
+    wanted = int(_ROUND_S[device] / call_s)
     has_copies = device in _COPIED_ON and are_scalable(values)
     is_large = has_copies and bytes_of_call(values) > _LARGE_BYTES
     made = count = max(1 if is_large else _LEAST_CALLS, min(most, wanted))
@@ -72,7 +74,7 @@ def _seconds_of_call(trial: Trial, make: Callable[[int], Values], seed: int, ove
         trial.load(slots)
         every = [trial.run(range(count)) for _ in range(_PROBES)]
         taken_s = max(min(done.wall_s for done in every) - overhead.of(count), _LEAST_S)
-        if count >= most or taken_s > _ROUND_S / 2:
+        if count >= most or taken_s > _ROUND_S[trial.cell.device] / 2:
             return taken_s / count
         count = min(4 * count, most)
 
