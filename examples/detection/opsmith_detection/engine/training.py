@@ -93,12 +93,14 @@ class Training:
         self.optimizer = build_optimizer(self.model, solver)
         self.average = None if solver.ema is None else Average(self.model, solver.ema)
         self.images = config.data.batch * world.size * solver.accumulate
-        graph = config.graph and not (world.size > 1 and config.distributed == "fsdp")
         self.step = TrainStep(
             wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream,
-            graph=graph,
+            graph=config.graph,
         )  # fmt: skip
-        self.predictor = Predictor(self.model, config, world.device, graph=graph, stream=stream, pool=self.step.pool)
+        is_sharded = world.size > 1 and config.distributed == "fsdp"
+        self.predictor = Predictor(
+            self.model, config, world.device, graph=config.graph and not is_sharded, stream=stream, pool=self.step.pool
+        )
         self.loader = Loader(
             self.data["train"], config.data, training=True, seed=config.seed, rank=world.rank, world=world.size,
             with_masks=config.model.has_masks,
