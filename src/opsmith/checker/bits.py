@@ -46,10 +46,15 @@ def differences(
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have one shape, one type and the same bits; NaN equals itself then."""
-    return (
-        one.shape == other.shape and one.dtype == other.dtype and torch.equal(element_bytes(one), element_bytes(other))
-    )
+    """Whether two tensors have one shape, one type and the same bits; NaN equals itself then.
+
+    They are compared where they are, if that is one device.
+    """
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.device != other.device:
+        one, other = one.cpu(), other.cpu()
+    return torch.equal(_flat_bytes(one), _flat_bytes(other))
 
 
 def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, fillings: Iterable[int]) -> Difference:
@@ -63,6 +68,11 @@ def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, filling
 
 def element_bytes(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor on the CPU, a row for each element."""
-    flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
+    flat = _flat_bytes(tensor.detach().cpu())
+    return flat.reshape(tensor.numel(), tensor.element_size())
+
+
+def _flat_bytes(tensor: Tensor) -> Tensor:
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     # A single element counts as contiguous whatever its stride is, and no other type can be seen through such a one.
-    return flat.as_strided(flat.shape, (1,)).view(torch.uint8).reshape(flat.numel(), flat.element_size())
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)
