@@ -1,17 +1,23 @@
-"""Makes the table of the guide to `opsmith judge`: what it and a plain judge say of the suite's candidates, by machine.
+"""Makes the tables of the guide to `opsmith judge`: what it and a plain judge say of the suite's candidates, by machine,
+what it says of copies of KernelBench's models, and its times beside those of `bench`.
 
 python tests/judging/suite/score.py --json benchmarks/results/judge_suite_cpu.json
+python benchmarks/kernelbench.py KERNELBENCH --output benchmarks/results/kernelbench_cpu.json
+python benchmarks/judge_times.py --output benchmarks/results/judge_times_gpu.json
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["judge_suite"]
+from opsmith.report.units import duration
+
+__all__ = ["judge_suite", "judge_times", "kernelbench"]
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "tests" / "judging"))
@@ -25,6 +31,49 @@ def judge_suite() -> str:
     """Return a table for each machine that has results; "" where there are none."""
     files = [HERE / "results" / f"judge_suite_{device}.json" for device in ("gpu", "cpu")]
     return "\n\n".join(_of_machine(json.loads(file.read_text(encoding="utf-8"))) for file in files if file.is_file())
+
+
+def judge_times() -> str:
+    """Return the seconds of a call as the judge, `bench` and CUPTI take them; "" without results."""
+    file = HERE / "results" / "judge_times_gpu.json"
+    if not file.is_file():
+        return ""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    lines = [
+        f"{content['device']}, torch {content['torch']}, {content['date'][:10]}:",
+        "",
+        "| call, float32 | judge | bench | kernels (CUPTI) | bench's part of the judge's |",
+        "|---|---|---|---|---|",
+    ]
+    for row in content["rows"]:
+        times = [duration(row["seconds"][name]["median"]) for name in ("judge", "bench", "kernels")]
+        part = row["times_faster"]["bench"]
+        cells = [f"{row['case'].replace('_', ' ')}, {' x '.join(map(str, row['shape']))}", *times]
+        lines.append(f"| {' | '.join(cells)} | {part['median']:.3f} [{part['min']:.3f}, {part['max']:.3f}] |")
+    return "\n".join(lines)
+
+
+def kernelbench() -> str:
+    """Return what the judge says of copies of KernelBench's models, a row for each level; "" without results."""
+    file = HERE / "results" / "kernelbench_cpu.json"
+    if not file.is_file():
+        return ""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    results: Sequence[Found] = content["results"]
+    lines = [
+        f"{content['device']}, torch {content['torch']}, {content['date']}:",
+        "",
+        "| level | problems | accepted | the task is refused | the copy is refused | no verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    levels = list(dict.fromkeys(one["name"].partition("/")[0] for one in results))
+    for name in (*levels, "all"):
+        of_level = [one for one in results if name in ("all", one["name"].partition("/")[0])]
+        verdicts = Counter(one["verdict"] for one in of_level)
+        known = [verdicts[word] for word in ("accepted", "task refused", "copy refused")]
+        cells = map(str, [name.removeprefix("level"), len(of_level), *known, len(of_level) - sum(known)])
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _of_machine(content: Found) -> str:
