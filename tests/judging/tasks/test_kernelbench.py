@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from opsmith.errors import ArgumentError
+from opsmith.judging.api import judge
 from opsmith.judging.packings import OpeningError, packed
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task
@@ -46,6 +47,21 @@ class Model(torch.nn.Module):
 
 def get_inputs():
     return [torch.randn(24, 10)]
+"""
+RECURRENT = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.LSTM(8, 16, batch_first=True)
+        self.linear = torch.nn.Linear(16, 11)
+
+    def forward(self, x):
+        return self.linear(self.rnn(x)[0])
+
+def get_inputs():
+    return [torch.randn(24, 9, 8)]
 """
 
 
@@ -98,6 +114,24 @@ def test_equal_sizes_become_symbols(tmp_path):
         "N = 40 (x[1], linear_weight[1])",
     )
     assert task.signature.outputs[0].tensor.shape.text == "B 56"
+
+
+def test_sizes_of_recurrent_weights_stay(tmp_path):
+    """PyTorch ends by a signal where those of an LSTM do not fit, and reads past them."""
+    task = task_of(tmp_path, RECURRENT)
+    assert task.guessed == ("B = 24 (x[0])", "N = 9 (x[1])", "M = 11 (linear_weight[0], linear_bias[0])")
+    assert any(note.startswith("sizes of 8, 16, 64 stay") for note in task.notes)
+    assert task.signature.parameters[1].tensor.shape.text == "64 8"
+
+
+@pytest.mark.slow("asks for all properties")
+def test_a_recurrent_module_is_judged_as_an_operator(tmp_path):
+    problem, copy = tmp_path / "problem.py", tmp_path / "copy.py"
+    problem.write_text(RECURRENT)
+    copy.write_text(RECURRENT.replace("class Model", "class ModelNew"))
+    judgement = judge(problem, copy, device="cpu", time=False)
+    assert judgement.ok, str(judgement)
+    assert judgement.as_operator.state == "accepted"
 
 
 def test_buffers_that_the_module_changes_itself_are_no_arguments(tmp_path):

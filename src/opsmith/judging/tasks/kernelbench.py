@@ -20,7 +20,7 @@ from opsmith.judging.candidate import Entry
 from opsmith.judging.packings import SEED
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.files import imported
-from opsmith.judging.tasks.modules import lifted_module, varied
+from opsmith.judging.tasks.modules import Lifted, lifted_module, varied
 from opsmith.judging.tasks.seeds import seeded
 from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.judging.tasks.trees import as_argument
@@ -57,7 +57,7 @@ def read_problem(path: Path) -> Task:
         return {name: value.clone() if isinstance(value, Tensor) else value for name, value in values.items()}
 
     values = inputs(SEED)
-    guess = guessed_signature(path.stem, lifted.reference, values)
+    guess = guessed_signature(path.stem, lifted.reference, values, lifted.fixed)
     shapes = {name: tuple(values[name].shape) for name in lifted.weights}
     init = tuple(map(_as_plain, problem.init))
     return Task(
@@ -71,7 +71,7 @@ def read_problem(path: Path) -> Task:
         signature=guess.signature if guess else None,
         guessed=guess.lines if guess else (),
         path=path,
-        notes=_notes(lifted.weights, guess is not None),
+        notes=_notes(lifted, guess is not None),
     )
 
 
@@ -120,6 +120,11 @@ def _as_plain(value: Any) -> Any:
     )
 
 
-def _notes(weights: Mapping[str, str], has_sizes: bool) -> tuple[str, ...]:
-    notes = [f"weights are inputs that vary: {', '.join(weights.values())}"] if weights else []
-    return (*notes, *([] if has_sizes else ["its arguments have no symbols: other sizes are not tried"]))
+def _notes(lifted: Lifted, has_sizes: bool) -> tuple[str, ...]:
+    notes = [f"weights are inputs that vary: {', '.join(lifted.weights.values())}"] if lifted.weights else []
+    if not has_sizes:
+        notes.append("its arguments have no symbols: other sizes are not tried")
+    elif lifted.fixed:
+        sizes = ", ".join(map(str, sorted(lifted.fixed)))
+        notes.append(f"sizes of {sizes} stay: PyTorch does not check those of a recurrent module's weights")
+    return tuple(notes)

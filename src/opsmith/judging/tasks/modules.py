@@ -18,6 +18,8 @@ __all__ = ["Lifted", "lifted_module", "varied"]
 
 # Of a call with so many elements so many rows are tried, to see what it changes.
 _MANY, _FEW_ROWS = 1 << 22, 2
+# PyTorch does not hold the sizes of their weights against each other: it reads past them, or is ended by a signal.
+_UNCHECKED = (torch.nn.RNNBase, torch.nn.RNNCellBase)
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,13 @@ class Lifted:
     """A module as a function of flat arguments: those of its `forward`, and then its weights.
 
     `weights` maps arguments to names of the state dict. Buffers that the module changes itself, as a batch norm does in
-    training, are not among them.
+    training, are not among them. Sizes that are `fixed` must stay as they are wherever they stand.
     """
 
     reference: Callable[..., Any]
     arguments: tuple[str, ...]
     weights: Mapping[str, str]
+    fixed: frozenset[int] = frozenset()
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -68,7 +71,12 @@ def lifted_module(model: torch.nn.Module, call: Sequence[Any]) -> Lifted:
         finally:
             _set(owners, own)
 
-    return Lifted(reference, arguments, weights)
+    return Lifted(reference, arguments, weights, _fixed_sizes(model))
+
+
+def _fixed_sizes(model: torch.nn.Module) -> frozenset[int]:
+    unchecked = [module for module in model.modules() if isinstance(module, _UNCHECKED)]
+    return frozenset(size for module in unchecked for weight in module.parameters() for size in weight.shape)
 
 
 def varied(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -51,10 +51,12 @@ class Guess:
     lines: tuple[str, ...]
 
 
-def guessed_signature(name: str, reference: Callable[..., Any], values: Mapping[str, Any]) -> Guess | None:
+def guessed_signature(
+    name: str, reference: Callable[..., Any], values: Mapping[str, Any], fixed: Container[int] = ()
+) -> Guess | None:
     """Return the signature that a call suggests, or None for arguments that a signature cannot have.
 
-    A symbol whose other values the reference refuses is a number after all.
+    A symbol whose other values the reference refuses is a number after all; so is a size that is `fixed`.
     """
     places: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for parameter, value in values.items():
@@ -62,7 +64,7 @@ def guessed_signature(name: str, reference: Callable[..., Any], values: Mapping[
             if from_torch(value.dtype) is None:
                 return None
             for dim, size in enumerate(value.shape):
-                if size >= _LEAST:
+                if size >= _LEAST and size not in fixed:
                     places[size].append((parameter, dim))
         elif type(value) not in _KINDS:
             return None
