@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,15 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str], words: str, tmp_
     done = CliRunner().invoke(command, [one.format(task=task) for one in arguments])
     assert done.exit_code == 2, done.output
     assert words in done.output
+
+
+def test_a_reference_that_ends_the_judge_is_shown(tmp_path: Path) -> None:
+    problem = "import ctypes\n" + _PROBLEM.format(inputs="torch.randn(8, 16)")
+    path = tmp_path / "relu.py"
+    path.write_text(problem.replace("return torch.relu(x)", "return torch.relu(x) if len(x) else ctypes.string_at(0)"))
+    (tmp_path / "fast.py").write_text(_RIGHT.format(result="x.clamp(min=0)"))
+    words = [sys.executable, "-m", "opsmith", "judge", str(path), str(tmp_path / "fast.py"), *_QUICK]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in done.stderr
+    assert f'"{path}", line 6 in forward' in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -65,6 +66,8 @@ def command(
     candidate runs in a process of its own. Exits with 0 if it is accepted, 1 if it is refused, 3 if the task is, and 2 if
     the command line is wrong.
     """
+    if sys.__stderr__ is not None and not faulthandler.is_enabled():
+        faulthandler.enable(sys.__stderr__)  # the task's reference runs here, and may be native code
     with usage_errors():
         options = read_options(JudgeOptions, values)
         if (candidate is None) == (folder is None):
