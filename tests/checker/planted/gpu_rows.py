@@ -17,7 +17,7 @@ from opsmith.checker.properties.table import PROPERTIES, Property
 from opsmith.spec.definition import Device
 from opsmith.subject.subject import Subject, subject_of
 
-__all__ = ["ALL_ROWS", "GPU_TABLE", "INTERPRETED_ROWS", "TWO_GPUS", "properties_of", "subject"]
+__all__ = ["ALL_ROWS", "GPU_TABLE", "INTERPRETED_ROWS", "TWO_GPUS", "properties_of", "rows_on", "subject"]
 
 # What races gives other results in each call, and so may be wrong anywhere.
 _RACES = (*VALUES, "determinism", "gradient")
@@ -105,6 +105,11 @@ INTERPRETED_ROWS = tuple(row for row in TRITON_ROWS if row.name not in NEED_A_GP
 TWO_GPUS = frozenset({"devices"})
 # What takes seconds for every operator, or gigabytes, is looked at where a row names it.
 _DEAR = frozenset({"opcheck", "compile", "export", "bad arguments", "memory growth", "large", "devices", "threads"})
+
+
+def rows_on(device: Device) -> tuple[Planted, ...]:
+    """Return the rows of a GPU, or those of Triton's interpreter."""
+    return ALL_ROWS if device == "cuda" else INTERPRETED_ROWS
 
 
 def properties_of(row: Planted) -> tuple[Property, ...]:

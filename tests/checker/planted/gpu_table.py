@@ -72,13 +72,13 @@ def main() -> int:
     else:
         _build()
         print(f"built after {time.monotonic() - started:.0f} s", flush=True)
-    tasks = _tasks(options.rows, options.seeds, options.interpret)
     device: Device = "cpu" if options.interpret else "cuda"
+    tasks = _tasks(options.rows, options.seeds, device)
     check = partial(_check, way=Way(device, options.named_only, started + 60 * options.minutes))
     # Not forked: what is forked from a process with a GPU's driver in use could not use it.
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
         results = list(pool.map(check, tasks))
-    rows = _judged(results)
+    rows = _judged(results, device)
     _print(rows)
     wrong = [row["name"] for row in rows if not row["ok"]]
     checked = sum(not result.get("skipped") for result in results)
@@ -91,12 +91,12 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _tasks(names: list[str] | None, seeds: list[int], interpret: bool) -> list[Task]:
+def _tasks(names: list[str] | None, seeds: list[int], device: Device) -> list[Task]:
     """Return all checks, the first seed of all operators before the second."""
-    from gpu_rows import ALL_ROWS, INTERPRETED_ROWS, TWO_GPUS
+    from gpu_rows import TWO_GPUS, rows_on
 
-    rows = [row for row in (INTERPRETED_ROWS if interpret else ALL_ROWS) if not names or row.name in names]
-    if not interpret and _gpus() < 2:
+    rows = [row for row in rows_on(device) if not names or row.name in names]
+    if device == "cuda" and _gpus() < 2:
         rows = [row for row in rows if row.named not in TWO_GPUS]
     return [Task(row.name, planted, seed) for seed in seeds for row in rows for planted in (True, False)]
 
@@ -137,11 +137,11 @@ def _check(task: Task, way: Way) -> dict[str, Any]:
     """Check an operator, and return what was found as plain data."""
     if time.monotonic() > way.until_s:
         return {**asdict(task), "skipped": True}
-    from gpu_rows import ALL_ROWS, properties_of, subject
+    from gpu_rows import properties_of, rows_on, subject
 
     from opsmith.checker.run import CheckPlan, run_check
 
-    row = next(row for row in ALL_ROWS if row.name == task.name)
+    row = next(row for row in rows_on(way.device) if row.name == task.name)
     items = [item for item in properties_of(row) if item.name == row.named or not way.named_only]
     started = time.perf_counter()
     try:
@@ -163,12 +163,12 @@ def _check(task: Task, way: Way) -> dict[str, Any]:
     }
 
 
-def _judged(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _judged(results: list[dict[str, Any]], device: Device) -> list[dict[str, Any]]:
     """Return a row for each defect: how often it and its twin were checked, and under which names they were found."""
-    from gpu_rows import ALL_ROWS
+    from gpu_rows import rows_on
 
     rows = []
-    for row in ALL_ROWS:
+    for row in rows_on(device):
         own = [result for result in results if result["name"] == row.name and not result.get("skipped")]
         if not own:
             continue
