@@ -281,10 +281,10 @@ void writes_far(View<const T, 1> x, View<T, 1> y) {
 template <class T>
 void on_the_stack(View<const T, 1> x, View<T, 1> y) {
   constexpr int64_t places = 4096;
-  volatile float sums[places];
+  volatile compute_t<T> sums[places];
   const int64_t used = std::min(places, x.size[0]);
   for (int64_t n = planted ? 1 : 0; n < used; ++n) sums[n] = 0;
-  for (int64_t n = 0; n < x.size[0]; ++n) sums[n % places] = sums[n % places] + float(compute_t<T>(x(n)));
+  for (int64_t n = 0; n < x.size[0]; ++n) sums[n % places] = sums[n % places] + compute_t<T>(x(n));
   double sum = 0;
   for (int64_t n = 0; n < used; ++n) sum += sums[n];
   y(0) = T(compute_t<T>(sum));

@@ -38,7 +38,7 @@ ROWS: tuple[Planted, ...] = rows(
     ("flushes_in_strided", "state", "denormals are flushed after a call with strides", _ANYWHERE),
     ("rounds_where_it_raises", "state", "the processor rounds down after a call that raises", _ANYWHERE),
     ("reads_before", "reads outside", "what lies before the input is read and not used"),
-    ("writes_far", "writes outside", "writes 6000 bytes behind the output", _ANYWHERE),
+    ("writes_far", "writes outside", "writes 6000 bytes behind the output", (*_ANYWHERE, "large")),
     ("on_the_stack", "outputs written", "a large array on the stack is not cleared", _ANYWHERE),
     ("neither_true_nor_false", "value", "a truth value is 2", ("special values", "sizes", "strides")),
     ("every_500th", "determinism", "every 500th call is wrong", _ANYWHERE),
