@@ -75,7 +75,8 @@ def scaling_figures() -> str:
             *(f"{first[store]:.0f} s" if store in first else "–" for store in ("cold", "warm")),
         ]
         lines.append(row_markdown(cells))
-    return "\n".join(lines)
+    # What was not taken in the same run, or not alone.
+    return "\n".join([*lines, *(["", f"{content['note']}."] if "note" in content else [])])
 
 
 def digits_figures() -> str:

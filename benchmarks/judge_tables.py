@@ -1,9 +1,9 @@
 """Makes the tables of the guide to `opsmith judge`: what it and a plain judge say of the suite's candidates, by machine,
 what it says of copies of KernelBench's models, and its times beside those of `bench`.
 
-python tests/judging/suite/score.py --json benchmarks/results/judge_suite_cpu.json
-python benchmarks/kernelbench.py KERNELBENCH --output benchmarks/results/kernelbench_cpu.json
-python benchmarks/judge_times.py --output benchmarks/results/judge_times_gpu.json
+    python tests/judging/suite/score.py --json benchmarks/results/judge_suite_cpu.json
+    python benchmarks/kernelbench.py KernelBench/KernelBench --output benchmarks/results/kernelbench_cpu.json
+    python benchmarks/judge_times.py --output benchmarks/results/judge_times_gpu.json
 """
 
 from __future__ import annotations

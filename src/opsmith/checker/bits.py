@@ -68,11 +68,11 @@ def _describe(name: str, first: Tensor, second: Tensor, differs: Tensor, filling
 
 def element_bytes(tensor: Tensor) -> Tensor:
     """Return the bytes of a tensor on the CPU, a row for each element."""
-    flat = _flat_bytes(tensor.detach().cpu())
-    return flat.reshape(tensor.numel(), tensor.element_size())
+    return _flat_bytes(tensor.cpu()).reshape(tensor.numel(), tensor.element_size())
 
 
 def _flat_bytes(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor where it is."""
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     # A single element counts as contiguous whatever its stride is, and no other type can be seen through such a one.
     return flat.as_strided(flat.shape, (1,)).view(torch.uint8)
