@@ -20,7 +20,7 @@ from opsmith.report.bench.markdown import limit_cell, ratio_cell, time_cell
 from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration, ratio_text
 
-__all__ = ["FIGURES", "HEADLINES", "Headline", "few_figures", "figures", "headlines"]
+__all__ = ["FIGURES", "HEADLINES", "Headline", "few_figures", "figures", "figures_in", "headlines"]
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -109,7 +109,12 @@ _NAMES = {"eager": "eager PyTorch", "compiled": "`torch.compile`", "graph": "a C
 
 def figures(page: str) -> str:
     """Return every figure that there is of the operators on a page; raises KeyError where FIGURES does not have it."""
-    return _tables(report for file in FIGURES[page] for report in _reports(file))
+    return figures_in(*FIGURES[page])
+
+
+def figures_in(*files: str) -> str:
+    """Return every figure of some result files."""
+    return _tables(report for file in files for report in _reports(file))
 
 
 def few_figures(page: str) -> str:

@@ -28,7 +28,7 @@ from roi_align_tables import few_roi_align_figures, roi_align_figures
 from summary_table import picture, summary
 from toolkit_tables import REGIONS as TOOLKIT_REGIONS
 from toolkit_tables import toolkit_table
-from triton_tables import triton_build_figures, triton_call_figures
+from triton_tables import triton_build_figures, triton_call_figures, triton_twin_figures
 from turns_tables import turns_headlines
 
 HERE = Path(__file__).resolve().parent
@@ -117,6 +117,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "linear_assignment": linear_assignment_figures,
     "triton calls": triton_call_figures,
     "triton build": triton_build_figures,
+    "triton twins": triton_twin_figures,
     # What these pages show a few rows of.
     **{f"all {page}": partial(figures, page) for page in FIGURES},
     "all lstm": against_lstm,

@@ -140,10 +140,10 @@ def activation(u, alpha, act: tl.constexpr):
 
 
 @triton.jit
-def bias(x, b, act: tl.constexpr, alpha, gain, clamp, y, C, inner, BLOCK: tl.constexpr):
-    plane = tl.program_id(0).to(tl.int64)
-    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = columns < inner
+def bias(x, b, act: tl.constexpr, alpha, gain, clamp, y, N, C, inner, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    plane = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = (plane < N * C) & (columns < inner)
     u = tl.load(x + plane * inner + columns, inside).to(tl.float32)
     if b is not None:
         u += tl.load(b + plane % C).to(tl.float32)
@@ -156,24 +156,32 @@ def bias(x, b, act: tl.constexpr, alpha, gain, clamp, y, C, inner, BLOCK: tl.con
 
 @triton.jit
 def bias_backward(
-    grad_y, x, b, act: tl.constexpr, alpha, gain, clamp, grad_x, grad_b, N, C, inner, BLOCK: tl.constexpr
-):
-    """One block for each channel: it can sum the bias's gradient without another kernel."""
-    channel = tl.program_id(0).to(tl.int64)
-    total = tl.zeros([BLOCK], tl.float32)
-    offset = 0.0
+    grad_y, x, b, act: tl.constexpr, alpha, gain, clamp, grad_x, grad_b, N, C, inner,
+    ROWS: tl.constexpr, CHANNELS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """A program has some channels, and sums their bias's gradient without another kernel.
+
+    It goes through ROWS samples at a time, and BLOCK of their elements: where a channel has one element a sample, channels
+    lie next to each other, and a program that had one of them would read a cache line for each number.
+    """
+    rows, block = tl.arange(0, ROWS)[:, None, None], tl.arange(0, BLOCK)[None, None, :]
+    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
+    is_one = channel < C
+    offset = tl.zeros([CHANNELS], tl.float32)
     if b is not None:
-        offset = tl.load(b + channel).to(tl.float32)
-    for sample in range(N):
-        plane = (sample * C + channel) * inner
+        offset = tl.load(b + channel, is_one, other=0.0).to(tl.float32)
+    total = tl.zeros([ROWS, CHANNELS, BLOCK], tl.float32)
+    for first in range(0, N, ROWS):
+        sample = first + rows
+        plane = (sample.to(tl.int64) * C + channel[None, :, None]) * inner
         for start in range(0, inner, BLOCK):
-            columns = start + tl.arange(0, BLOCK)
-            inside = columns < inner
-            u = tl.load(x + plane + columns, inside).to(tl.float32) + offset
+            columns = start + block
+            inside = (sample < N) & is_one[None, :, None] & (columns < inner)
+            u = tl.load(x + plane + columns, inside).to(tl.float32) + offset[None, :, None]
             value, slope = activation(u, alpha, act)
             found = tl.load(grad_y + plane + columns, inside, other=0.0).to(tl.float32) * slope * gain
             if clamp >= 0:
                 found = tl.where(tl.abs(value * gain) >= clamp, 0.0, found)
             tl.store(grad_x + plane + columns, found.to(grad_x.dtype.element_ty), inside)
             total += tl.where(inside, found, 0.0)
-    tl.store(grad_b + channel, tl.sum(total, 0).to(grad_b.dtype.element_ty))
+    tl.store(grad_b + channel, tl.sum(tl.sum(total, 2), 0).to(grad_b.dtype.element_ty), is_one)

@@ -1,4 +1,4 @@
-"""The tables of docs/guides/triton.md, from the results of triton_calls.py and triton_build.py."""
+"""The tables of docs/guides/triton.md, from the results of triton_calls.py, triton_build.py and triton_twins.py."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from operator_tables import figures_in
 from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration
 
-__all__ = ["triton_build_figures", "triton_call_figures"]
+__all__ = ["triton_build_figures", "triton_call_figures", "triton_twin_figures"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # What each contender of triton_calls.py is called, in the table's order.
@@ -21,6 +22,7 @@ CALLS = {
     "triton, launch": "Triton, `kernel[grid](...)` alone",
     "torch": "`torch.softmax`",
 }
+TWINS = ("lltm_gates_triton_gpu.json", "focal_loss_triton_gpu.json", "bias_act_triton_gpu.json")
 CLOCKS = {"host": "host's time", "gpu": "GPU's time"}
 # Rows of triton_build.py, each with what it is compared with.
 BUILDS = {
@@ -46,6 +48,11 @@ def triton_build_figures() -> str:
     """Return the table of what a build takes."""
     content = _read("triton_build.json")
     return _NOT_MEASURED if content is None else "\n".join(_builds(content))
+
+
+def triton_twin_figures() -> str:
+    """Return the figures of the library's operators beside their twins in Triton."""
+    return figures_in(*TWINS)
 
 
 def _read(name: str) -> Row | None:

@@ -24,7 +24,19 @@ _KERNELS = "triton_kernels.py"
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _ROWS: dict[str, Any] = {"grid": "B, cdiv(S, BLOCK)", "BLOCK": 256, "num_warps": 2}
 _FLAT: dict[str, Any] = {"grid": "cdiv(shape, BLOCK)", "BLOCK": 1024}
-_PLANES: list[dict[str, Any]] = [{"BLOCK": 64, "num_warps": 1, "when": "inner <= 64"}, {"BLOCK": 1024, "num_warps": 4}]
+# How many elements of how many planes a program has, a plane being those of one sample and channel. A tensor in
+# channels_last order comes as planes of one element.
+_PLANES: list[dict[str, Any]] = [
+    {"ROWS": 1024, "BLOCK": 1, "num_warps": 4, "when": "inner == 1"},
+    {"ROWS": 16, "BLOCK": 64, "num_warps": 4, "when": "inner <= 64"},
+    {"ROWS": 1, "BLOCK": 1024, "num_warps": 4},
+]
+# The same for the backward, whose programs have some channels of all samples.
+_CHANNELS: list[dict[str, Any]] = [
+    {"ROWS": 128, "CHANNELS": 16, "BLOCK": 1, "num_warps": 8, "when": "inner == 1"},
+    {"ROWS": 8, "CHANNELS": 1, "BLOCK": 64, "num_warps": 4, "when": "inner <= 64"},
+    {"ROWS": 1, "CHANNELS": 1, "BLOCK": 1024, "num_warps": 4},
+]
 
 
 @opsmith.op(
@@ -74,7 +86,7 @@ def focal_triton_backward(
 
 
 @opsmith.op(
-    cuda=opsmith.triton(f"{_KERNELS}:bias", grid="N*C, cdiv(inner, BLOCK)", configs=_PLANES),
+    cuda=opsmith.triton(f"{_KERNELS}:bias", grid="cdiv(N*C, ROWS), cdiv(inner, BLOCK)", configs=_PLANES),
     outputs="y",
     dtypes=_DTYPES,
 )
@@ -91,7 +103,9 @@ def bias_triton(
     return y
 
 
-@bias_triton.backward(cuda=opsmith.triton(f"{_KERNELS}:bias_backward", grid="C", configs=_PLANES), dtypes=_DTYPES)
+@bias_triton.backward(
+    cuda=opsmith.triton(f"{_KERNELS}:bias_backward", grid="cdiv(C, CHANNELS)", configs=_CHANNELS), dtypes=_DTYPES
+)
 def bias_triton_backward(
     grad_y: Float[Tensor, "N C *inner"],
     x: Float[Tensor, "N C *inner"],
