@@ -72,6 +72,24 @@ def test_agrees_with_grid_sample(channels: int, dtype: torch.dtype, device: str)
 
 
 @devices
+@pytest.mark.parametrize("queries", [700, 2100])  # on a GPU a level's 2,800 points are few, and 8,400 are many
+def test_gradients_of_many_points(queries: int, device: str) -> None:
+    given = [tensor.to(device, torch.float32) for tensor in arguments(queries=queries, points=4, channels=32, images=1)]
+    ours = [tensor.clone().requires_grad_() for tensor in given]
+    theirs = [tensor.double().requires_grad_() for tensor in given]
+    found = ms_deform_attn(ours[0], SHAPES, None, ours[1], ours[2])
+    expected = composition(theirs[0], SHAPES, theirs[1], theirs[2])
+    grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(1)).to(device)
+    gradients = torch.autograd.grad(found, ours, grad, retain_graph=True)
+    for one, other in zip(gradients, torch.autograd.grad(expected, theirs, grad.double()), strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=2e-5 * other.abs().max().item())
+    for one, again in zip(gradients, torch.autograd.grad(found, ours, grad, retain_graph=True), strict=True):
+        assert torch.equal(one, again)
+    for leaf, one in zip(ours, gradients, strict=True):  # what is not needed is left out
+        assert torch.equal(torch.autograd.grad(found, leaf, grad, retain_graph=True)[0], one)
+
+
+@devices
 def test_points_by_hand(device: str) -> None:
     value = torch.tensor([1.0, 2.0, 3.0, 4.0, 50.0], device=device).reshape(1, 5, 1, 1)  # levels of 2 x 2 and 1 x 1
     places = [[0.25, 0.25], [0.5, 0.5], [0.75, 0.5], [0.0, 0.25], [math.nan, 0.5], [-0.25, 0.5]]

@@ -1,7 +1,8 @@
 // Runs a GPU kernel on a CPU: each of a block's threads is one of the CPU's, and blocks run one after another.
 //
-// A kernel's header is included after this one. It may use barriers and dynamic shared memory, not what a warp does
-// together. Include it for the arithmetic and the places of a kernel; only a GPU shows its timing and its races.
+// A kernel's header is included after this one. It may use barriers, dynamic shared memory, atomics on that, and what
+// opsmith/lanes.h has. Include it for the arithmetic and the places of a kernel; only a GPU shows its timing, and races
+// of a warp.
 #pragma once
 
 #include <opsmith/kernel.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <barrier>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -27,8 +29,38 @@ inline thread_local Dim3 threadIdx, blockIdx;
 inline Dim3 blockDim, gridDim;
 
 namespace emulated {
+constexpr unsigned lanes = 32;
+
+// Lanes put a value each in a warp's places, and read those of others.
+struct Warp {
+  std::barrier<> barrier{lanes};
+  uint64_t places[lanes];
+};
+
 inline std::unique_ptr<std::barrier<>> block;
+inline std::vector<std::unique_ptr<Warp>> warps;
 inline std::atomic<int> any;
+
+// Calls read(places) while the places have what all lanes gave.
+template <class T, class Read>
+auto exchange(T value, const Read& read) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  Warp& warp = *warps[threadIdx.x / lanes];
+  std::memcpy(&warp.places[threadIdx.x % lanes], &value, sizeof(T));
+  warp.barrier.arrive_and_wait();
+  const auto result = read(warp.places);
+  warp.barrier.arrive_and_wait();
+  return result;
+}
+
+template <class T>
+T from_lane(T value, unsigned lane) {
+  return exchange(value, [lane](const uint64_t* places) {
+    T found;
+    std::memcpy(&found, &places[lane % lanes], sizeof(T));
+    return found;
+  });
+}
 }  // namespace emulated
 
 inline void __syncthreads() { emulated::block->arrive_and_wait(); }
@@ -44,6 +76,52 @@ inline int __syncthreads_or(int predicate) {
 }
 
 template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulated::from_lane(value, static_cast<unsigned>(lane));
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return emulated::from_lane(value, threadIdx.x ^ static_cast<unsigned>(mask));
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, int distance) {
+  const auto lane = static_cast<int>(threadIdx.x % emulated::lanes);
+  return emulated::from_lane(value, static_cast<unsigned>(lane < distance ? lane : lane - distance));
+}
+inline unsigned __ballot_sync(unsigned, bool holds) {
+  return emulated::exchange(uint64_t{holds}, [](const uint64_t* places) {
+    unsigned found = 0;
+    for (unsigned lane = 0; lane < emulated::lanes; ++lane) found |= static_cast<unsigned>(places[lane]) << lane;
+    return found;
+  });
+}
+inline int __any_sync(unsigned mask, bool holds) { return __ballot_sync(mask, holds) != 0; }
+inline void __syncwarp() { emulated::from_lane(0, 0); }
+
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline unsigned atomicOr(unsigned* at, unsigned bits) { return std::atomic_ref<unsigned>(*at).fetch_or(bits); }
+
+struct int2 {
+  int x, y;
+};
+struct int4 {
+  int x, y, z, w;
+};
+struct uint2 {
+  unsigned x, y;
+};
+struct uint4 {
+  unsigned x, y, z, w;
+};
+inline int2 make_int2(int x, int y) { return {x, y}; }
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+
+template <class T>
+void __stcs(T* to, const T& value) {
+  *to = value;
+}
+template <class T>
 T __ldg(const T* from) {
   return *from;
 }
@@ -58,7 +136,19 @@ struct alignas(sizeof(T) * N) Vector {
   T item[N];
 };
 
+template <class T, int N>
+Vector<T, N> rounded(const compute_t<T> (&values)[N]) {
+  Vector<T, N> result;
+  for (int k = 0; k < N; ++k) result.item[k] = static_cast<T>(values[k]);
+  return result;
+}
+
 }  // namespace opsmith
+
+// Of its two sides the one without a framework.
+#define __CUDACC_RTC__
+#include <opsmith/lanes.h>
+#undef __CUDACC_RTC__
 
 namespace emulated {
 
@@ -68,6 +158,8 @@ void launch(unsigned blocks, unsigned threads, const Kernel& kernel) {
   gridDim.x = blocks;
   for (unsigned b = 0; b < blocks; ++b) {
     block = std::make_unique<std::barrier<>>(threads);
+    warps.clear();
+    for (unsigned warp = 0; warp * lanes < threads; ++warp) warps.push_back(std::make_unique<Warp>());
     std::vector<std::thread> all;
     for (unsigned t = 0; t < threads; ++t) {
       all.emplace_back([&kernel, b, t] {

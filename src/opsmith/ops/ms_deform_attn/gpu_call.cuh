@@ -49,19 +49,22 @@ struct Call {
   }
 };
 
-// How a block's threads are divided: `lanes_each` adjacent lanes share a query or a pixel, and a warp holds whole ones.
+// How a block's threads are divided: `lanes_each` adjacent lanes, a power of two, share a query or a pixel, and a warp
+// holds whole ones.
 struct Lanes {
-  int lanes_each;
+  int lanes_each, shift;
 
-  // Enough for all channels, at most a warp.
-  OPSMITH_HOST_DEVICE static Lanes of(int channels, int width) {
-    int each = 1;
-    while (each < lanes && each * width < channels) each *= 2;
-    return {each};
+  // Enough for all channels, at least so many and at most a warp.
+  OPSMITH_HOST_DEVICE static Lanes of(int channels, int width, int least = 1) {
+    Lanes found{1, 0};
+    while (found.lanes_each < lanes && (found.lanes_each < least || found.lanes_each * width < channels)) {
+      found.lanes_each *= 2, ++found.shift;
+    }
+    return found;
   }
-  OPSMITH_HOST_DEVICE int items() const { return block_threads / lanes_each; }
-  __device__ int item() const { return static_cast<int>(threadIdx.x) / lanes_each; }
-  __device__ int lane() const { return static_cast<int>(threadIdx.x) % lanes_each; }
+  OPSMITH_HOST_DEVICE int items() const { return block_threads >> shift; }
+  __device__ int item() const { return static_cast<int>(threadIdx.x) >> shift; }
+  __device__ int lane() const { return static_cast<int>(threadIdx.x) & (lanes_each - 1); }
 };
 
 // Points of the block's queries: `batch` of each. All four pixels of a point outside of its level are `outside`.

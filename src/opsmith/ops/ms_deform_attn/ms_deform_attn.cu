@@ -1,7 +1,6 @@
 // Multi-scale deformable attention on a GPU.
+#include "backward.cuh"
 #include "forward.cuh"
-#include "gather.cuh"
-#include "slopes.cuh"
 
 using namespace opsmith;
 using namespace opsmith::ops::ms_deform_attn;
@@ -25,12 +24,6 @@ void ms_deform_attn_sampled_backward(View<const T, 3> grad_out, View<const T, 4>
                                      View<T, 5> grad_attention_weights, Stream stream) {
   const Call<T> call{value, spatial_shapes, level_start_index, sampling_locations, attention_weights};
   check_sizes(call);
-  if (grad_value.numel() > 0) launch_gather(call, grad_out, grad_value, stream);
-  if (grad_sampling_locations.numel() + grad_attention_weights.numel() > 0) {
-    // What is not needed has no elements, which its kernel sees by its address.
-    if (grad_sampling_locations.numel() == 0) grad_sampling_locations.data = nullptr;
-    if (grad_attention_weights.numel() == 0) grad_attention_weights.data = nullptr;
-    launch_slopes(call, grad_out, grad_sampling_locations, grad_attention_weights, stream);
-  }
+  launch_backward(call, grad_out, grad_value, grad_sampling_locations, grad_attention_weights, stream);
   check_launch("ms_deform_attn_sampled_backward");
 }

@@ -6,8 +6,6 @@
 namespace opsmith::ops::ms_deform_attn {
 namespace {
 
-constexpr int at_once = 8;  // points of a query
-
 // Writes what the four sums of point n of the table give.
 template <class T>
 __device__ void write_slopes(const Call<T>& call, const Table<compute_t<T>>& table, int n, int64_t image, int query,
@@ -55,10 +53,11 @@ struct OwnPoints {
   int first, count;
 };
 
-// A lane gives the sums of half of its points to the one `apart` from it, and keeps the rest, and what it is given.
-template <int half, class C>
-__device__ void give_half(C (&dot)[at_once][4], int lane, int apart, OwnPoints& own) {
-  if (apart == 0) return;
+// A lane gives the sums of half of its points to the one `apart` from it, and keeps the rest, and what it is given; and
+// so on, until it has one point or there are no more lanes to give to. Returns how far apart the next ones are.
+template <int half, int at_once, class C>
+__device__ int give_halves(C (&dot)[at_once][4], int lane, int apart, OwnPoints& own) {
+  if (apart == 0) return 0;
   const bool is_upper = (lane & apart) != 0;
 #pragma unroll
   for (int u = 0; u < half; ++u) {
@@ -69,20 +68,19 @@ __device__ void give_half(C (&dot)[at_once][4], int lane, int apart, OwnPoints& 
     }
   }
   own = {own.first + (is_upper ? half : 0), half};
+  if constexpr (half > 1) return give_halves<half / 2>(dot, lane, apart / 2, own);
+  return apart / 2;
 }
 
 // Adds up what the lanes of a query have of some points' sums. Where there are more lanes than points, one of several
 // has them.
-template <class C>
+template <int at_once, class C>
 __device__ OwnPoints share_out(C (&dot)[at_once][4], const Lanes& lanes_of) {
-  static_assert(at_once == 8, "as many as there are steps for");
-  const int each = lanes_of.lanes_each, lane = lanes_of.lane();
+  static_assert((at_once & (at_once - 1)) == 0, "halved until one is left");
+  const int lane = lanes_of.lane();
   OwnPoints own{0, at_once};
-  give_half<4>(dot, lane, each / 2, own);
-  give_half<2>(dot, lane, each / 4, own);
-  give_half<1>(dot, lane, each / 8, own);
 #pragma unroll 1
-  for (int apart = each / 16; apart > 0; apart /= 2) {
+  for (int apart = give_halves<at_once / 2>(dot, lane, lanes_of.lanes_each / 2, own); apart > 0; apart /= 2) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) dot[0][k] += shuffle_xor(dot[0][k], apart);
     if (lane & apart) own.count = 0;
@@ -90,25 +88,45 @@ __device__ OwnPoints share_out(C (&dot)[at_once][4], const Lanes& lanes_of) {
   return own;
 }
 
-template <class T, bool vectors>
-__global__ void __launch_bounds__(block_threads)
-    find_slopes(Call<T> call, Lanes lanes_of, int64_t pieces, View<const T, 3> grad_out, View<T, 6> grad_locations,
-                View<T, 5> grad_weights) {
-  using C = compute_t<T>;
-  constexpr int width = lane_width<T>;
-  __shared__ Table<C> table;
-  const int items = lanes_of.items(), batch = table_points / items, taps = call.taps(), heads = call.heads();
-  const int item = lanes_of.item(), all = call.channels();
-  const int64_t blocks = divide_up(call.queries(), items);
-  for (int64_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
-    const int64_t owner = piece / blocks, image = owner / heads;
-    const int head = static_cast<int>(owner % heads), first_query = static_cast<int>(piece % blocks) * items;
+// What the gradients of locations and weights are made from. A block's piece is some queries of one head, and
+// `taps_each` of their points.
+template <class T>
+struct Slopes {
+  View<const T, 3> grad_out;
+  View<T, 6> grad_locations;
+  View<T, 5> grad_weights;
+  Lanes lanes_of;
+  int taps_each, parts;
+  int64_t blocks, pieces;
+
+  Slopes(const Call<T>& call, const View<const T, 3>& grad_out, const View<T, 6>& grad_locations,
+         const View<T, 5>& grad_weights, int taps_each)
+      : grad_out(grad_out),
+        grad_locations(grad_locations),
+        grad_weights(grad_weights),
+        lanes_of(Lanes::of(call.channels(), lane_width<T>)),
+        taps_each(taps_each),
+        parts(static_cast<int>(divide_up(call.taps(), taps_each))),
+        blocks(divide_up(call.queries(), lanes_of.items())),
+        pieces(call.images() * call.heads() * blocks * parts) {}
+
+  // To be called by all threads of a block; `at_once` points of a query are worked on together.
+  template <int at_once, bool vectors>
+  __device__ void find(const Call<T>& call, int64_t piece, Table<compute_t<T>>& table) const {
+    using C = compute_t<T>;
+    constexpr int width = lane_width<T>;
+    const int items = lanes_of.items(), room = table_points / items, batch = taps_each < room ? taps_each : room;
+    const int item = lanes_of.item(), all = call.channels(), heads = call.heads();
+    const int64_t block = piece / parts, owner = block / blocks, image = owner / heads;
+    const int head = static_cast<int>(owner % heads), first_query = static_cast<int>(block % blocks) * items;
+    const int begin = static_cast<int>(piece % parts) * taps_each;
+    const int end = call.taps() - begin < taps_each ? call.taps() : begin + taps_each;
     const int query = first_query + item;
     const T* const pixels = call.value.data + image * call.value.stride[0] + head * call.value.stride[2];
     const T* const gradients = grad_out.data + image * grad_out.stride[0] + query * grad_out.stride[1] +
                                int64_t{head} * all * grad_out.stride[2];
-    for (int first = 0; first < taps; first += batch) {
-      const int count = taps - first < batch ? taps - first : batch;
+    for (int first = begin; first < end; first += batch) {
+      const int count = end - first < batch ? end - first : batch;
       table.fill(call, image, head, first_query, items, batch, first, count);
       for (int n = 0; n < count; n += at_once) {
         C dot[at_once][4] = {};
@@ -143,20 +161,13 @@ __global__ void __launch_bounds__(block_threads)
       }
     }
   }
-}
+};
 
-template <class T>
-void launch_slopes(const Call<T>& call, const View<const T, 3>& grad_out, const View<T, 6>& grad_locations,
-                   const View<T, 5>& grad_weights, Stream stream) {
-  const Lanes lanes_of = Lanes::of(call.channels(), lane_width<T>);
-  const int64_t pieces = call.images() * call.heads() * divide_up(call.queries(), lanes_of.items());
-  const unsigned blocks = blocks_for(pieces, 1);
-  if (has_vectors(call.value) && has_vectors(grad_out, call.channels())) {
-    find_slopes<T, true>
-        <<<blocks, block_threads, 0, stream>>>(call, lanes_of, pieces, grad_out, grad_locations, grad_weights);
-  } else {
-    find_slopes<T, false>
-        <<<blocks, block_threads, 0, stream>>>(call, lanes_of, pieces, grad_out, grad_locations, grad_weights);
+template <class T, bool vectors>
+__global__ void __launch_bounds__(block_threads) find_slopes(Call<T> call, Slopes<T> slopes) {
+  __shared__ Table<compute_t<T>> table;
+  for (int64_t piece = blockIdx.x; piece < slopes.pieces; piece += gridDim.x) {
+    slopes.template find<8, vectors>(call, piece, table);
   }
 }
 
