@@ -1,189 +1,108 @@
-// roi_pool on a GPU, for small boxes: a block copies the pixels of one to shared memory, and makes its bins from there.
+// roi_pool on a GPU, for calls most of whose boxes are small and whose channels lie apart: a block copies the pixels of
+// a box to shared memory, and makes its bins from there.
 //
-// The blocks of all boxes take 128 bytes of channels before the next ones, so that what boxes have in common is read
-// from the second-level cache.
+// There the channels of a slot lie side by side, so that a load brings a pixel of all of them, and the rows of a box
+// lie closer together than an image's.
 #pragma once
 
-#include <opsmith/divide.h>
-#include <opsmith/lanes.h>
-
 #include "../_gpu/shared_memory.cuh"
-#include "patch_bins.cuh"
-#include "patch_results.cuh"
+#include "team.cuh"
 
 namespace opsmith::ops::roi_pool {
 namespace {
 
-constexpr int patch_pixels = 320;    // that a block has room for
-constexpr int most_patched = 1000;   // pixels of a box, which is made in several patches
-constexpr int most_patch_bins = 16;  // along an axis
-constexpr int patch_blocks = 3;      // that share a multiprocessor
+constexpr int patch_pixels = 448;  // of a box, that there is room for with eight slots of 16 bytes
 
-// Results that are not written as vectors.
-template <class T, bool vectors>
-struct PatchResults {
-  StagedResults<T, patch_channels<T>> element;
-  StagedResults<int32_t, patch_channels<T>> place;
-};
-template <class T>
-struct PatchResults<T, true> {};
+constexpr int patch_bytes = patch_pixels * (small_slots + 1) * 16;
 
-template <class T, bool vectors>
-struct PatchMemory {
-  Vector<T, patch_width<T>> pixel[patch_pixels * patch_pitch];
-  PatchResults<T, vectors> results;
-  Range row[most_patch_bins], column[most_patch_bins];
-  int rows, columns;            // of bins
-  int most_rows, most_columns;  // of a bin's pixels
-  int64_t image;
-
-  // Finds the pixels of the bins of a box. To be called by all threads; it ends with a barrier.
-  __device__ void find_ranges(const View<const float, 2>& boxes, const Pooling& pooling, int64_t k) {
-    const int thread = static_cast<int>(threadIdx.x), index = thread % most_patch_bins;
-    static_assert(2 * most_patch_bins == lanes);
-    if (thread < lanes) {
-      const Roi roi = pooling.read_roi(boxes, k);
-      const bool is_row = thread < most_patch_bins;
-      const Range range =
-          Side{is_row ? roi.y.start : roi.x.start, is_row ? roi.y.bin : roi.x.bin, is_row ? roi.y.size : roi.x.size}
-              .range(index);
-      const int bins = static_cast<int>(is_row ? pooling.out_height : pooling.out_width);
-      int most = index < bins ? range.high - range.low : 0;
-#pragma unroll
-      for (int mask = most_patch_bins / 2; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
-      (is_row ? row : column)[index] = range;
-      if (index == 0) (is_row ? rows : columns) = bins, (is_row ? most_rows : most_columns) = most;
-      if (thread == 0) image = roi.image < 0 ? 0 : roi.image;
+// Copies the pixels of a box to shared memory, vectors of channels side by side, `pitch` of them to a pixel. `first` is
+// the image's first pixel in the first of `there` channels. To be called by all threads, and followed by a barrier.
+template <int width, class T>
+__device__ void load_patch(const T* first, int64_t beside, int there, const PlannedBox& box, const Team& team,
+                           int pitch, Vector<T, width>* to) {
+  constexpr int sets = small_slots / 2, warps = small_threads / lanes / sets;
+  const int warp = static_cast<int>(threadIdx.x) / lanes, set = warp / warps, pixels = box.pixels;
+  const int begin = static_cast<int>(threadIdx.x) - set * warps * lanes, columns = box.columns;
+  if (set >= sets || begin >= pixels) return;
+  const Quotients row_of = box.of_columns;
+  first += box.top * team.plane.down + box.left * team.plane.across;
+  const auto planes_of = [&](int slot) {
+    return ChannelPlanes<width, false, T>(first + slot * beside, team.slots * beside,
+                                          [&](int c) { return slot + c * team.slots < there; });
+  };
+  const int slots = min(team.slots, there);
+  // Two slots at a time, so that eight loads are on their way, in planes that stay for all pixels.
+#pragma unroll 1
+  for (int slot = set; slot < slots; slot += 2 * sets) {
+    const bool has_two = slot + sets < slots;
+    const auto planes = planes_of(slot), others = planes_of(has_two ? slot + sets : slot);
+#pragma unroll 1
+    for (int pixel = begin; pixel < pixels; pixel += warps * lanes) {
+      const int row = row_of.of(pixel), offset = row * team.plane.down + (pixel - row * columns) * team.plane.across;
+      const Vector<T, width> items = planes.read(offset), other_items = others.read(offset);
+      to[pixel * pitch + slot] = items;
+      if (has_two) to[pixel * pitch + slot + sets] = other_items;
     }
-    __syncthreads();
   }
-  __device__ int left() const { return column[0].low; }
-  __device__ int wide() const { return column[columns - 1].high - left(); }
-  // Whether the box is to be made from patches: a row of its bins has to fit one.
-  __device__ bool is_small() const {
-    const int64_t high = row[rows - 1].high - row[0].low, most_high = most_rows;
-    return high * wide() <= most_patched && most_high * wide() <= patch_pixels;
-  }
-  // How many rows of bins from `first` on fit a patch and the room for results; at least one.
-  __device__ int rows_from(int first) const {
-    int count = 1;
-    while (first + count < rows && (vectors || (count + 1) * columns <= patch_results) &&
-           (row[first + count].high - row[first].low) * wide() <= patch_pixels) {
-      ++count;
-    }
-    return count;
-  }
-};
-
-// Makes a lane's channels of a bin. The patch begins in row `top`.
-template <bool vectors, class T>
-__device__ void make_bin(const PatchMemory<T, vectors>& memory, const RowSteps& steps, int top, int i, int j, int own,
-                         int image_width, compute_t<T> (&element)[patch_width<T>], int32_t (&place)[patch_width<T>]) {
-  constexpr int width = patch_width<T>;
-#pragma unroll
-  for (int c = 0; c < width; ++c) element[c] = compute_t<T>{0}, place[c] = -1;
-  const Range y = memory.row[i], x = memory.column[j];
-  if (y.low >= y.high || x.low >= x.high) return;
-  const int wide = memory.wide(), first = (y.low - top) * wide + x.low - memory.left();
-  const BinPixels<width, T> bin{memory.pixel + first * patch_pitch + own,
-                                y.high - y.low,
-                                x.high - x.low,
-                                wide * patch_pitch,
-                                y.low * image_width + x.low,
-                                image_width};
-  find_largest(bin, steps, element, place);
 }
 
-// The grid's x counts boxes, and its y channels. `is_left` says of each box whether it is left to other kernels.
-// `flat`: as in write_results.
-template <bool vectors, class T>
-__global__ void __launch_bounds__(patch_threads, patch_blocks)
-    pool_patches(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, PlaneSteps plane, bool flat,
-                 View<T, 4> out, View<int32_t, 4> argmax, uint8_t* is_left) {
-  constexpr int width = patch_width<T>;
+// Does nothing where the plan is for large boxes. A box that does not fit is read where it is.
+template <int width, class T>
+__global__ void __launch_bounds__(small_threads, (small_blocks<width, T>))
+    pool_patches(View<const T, 4> features, Plan plan, Team team, int channels, T* out, int32_t* argmax) {
+  wait_for_earlier_kernels();
+  if (plan.is_of_large()) return;
   extern __shared__ __align__(16) char bytes[];
-  auto& memory = *reinterpret_cast<PatchMemory<T, vectors>*>(bytes);
-  const int own = static_cast<int>(threadIdx.x) % patch_lanes, image_width = static_cast<int>(pooling.width);
+  auto* const memory = reinterpret_cast<Vector<T, width>*>(bytes);
+  const int thread = static_cast<int>(threadIdx.x), slot = team.of_bins.of(thread), bin = thread - slot * team.bins;
+  const int64_t k = blockIdx.x;
+  const PlannedBox& box = plan.box(k);
+  // Vectors from pixel to pixel: an odd number, so that neighbouring pixels are in different banks.
+  const int pitch = team.slots | 1, at_once = box.at_once;
+  constexpr int most_pixels = 1023;  // as Quotients needs it
+  const bool is_patched =
+      box.pixels <= most_pixels && box.pixels * pitch * static_cast<int>(sizeof(Vector<T, width>)) <= patch_bytes;
+  const T* const image = features.data + box.image * features.stride[0];
+  const int begin = static_cast<int>(blockIdx.y) * team.channels, end = min(begin + team.channels, channels);
+  const int i = team.of_columns.of(bin), j = bin - i * plan.columns;
+  const Range y = plan.row(k, i), x = plan.column(k, j);
 #pragma unroll 1
-  for (int64_t k = blockIdx.x; k < out.size[0]; k += gridDim.x) {
-    __syncthreads();  // all are done with the last box
-    memory.find_ranges(boxes, pooling, k);
-    if (blockIdx.y == 0 && threadIdx.x == 0) is_left[k] = !memory.is_small();
-    if (!memory.is_small()) continue;
-    const RowSteps steps(memory.most_columns);
-    const int columns = memory.columns;
-    const Quotients row_of(columns);
-#pragma unroll 1
-    for (int64_t channel = int64_t{blockIdx.y} * patch_channels<T>; channel < out.size[1];
-         channel += int64_t{gridDim.y} * patch_channels<T>) {
-      const T* const from = features.data + memory.image * features.stride[0] + channel * features.stride[1];
-      const int64_t left = out.size[1] - channel;
-      const int count = left < patch_channels<T> ? static_cast<int>(left) : patch_channels<T>;
-#pragma unroll 1
-      for (int first = 0, rows; first < memory.rows; first += rows) {
-        rows = memory.rows_from(first);
-        const int top = memory.row[first].low;
-        const Patch patch{top, memory.left(), memory.row[first + rows - 1].high - top, memory.wide()};
-        __syncthreads();  // all are done with the last patch
-        load_patch<vectors>(from, features.stride[1], plane, patch, count, memory.pixel);
-        __syncthreads();
-        const bool is_flat = flat && rows == memory.rows;
-        // Channels lie an odd number of elements apart, where they can: a warp writes to all banks.
-        const int bins = rows * columns, pitch = is_flat ? bins : bins | 1;
-#pragma unroll 1
-        for (int bin = static_cast<int>(threadIdx.x) / patch_lanes; bin < bins && own * width < count;
-             bin += patch_threads / patch_lanes) {
-          const int i = first + row_of.of(bin), j = bin - (i - first) * columns;
-          compute_t<T> element[width];
-          int32_t place[width];
-          make_bin(memory, steps, top, i, j, own, image_width, element, place);
-          if constexpr (vectors) {
-            Channels<width, true>{1, width}.store(element, &out(k, channel + own * width, i, j));
-            Channels<width, true>{1, width}.store(place, &argmax(k, channel + own * width, i, j));
-          } else {
-#pragma unroll
-            for (int c = 0; c < width; ++c) {
-              memory.results.element.item[(own * width + c) * pitch + bin] = static_cast<T>(element[c]);
-              memory.results.place.item[(own * width + c) * pitch + bin] = place[c];
-            }
-          }
-        }
-        if constexpr (!vectors) {
-          __syncthreads();
-          write_results(memory.results.element.item, pitch, is_flat, count, rows, columns, &out(k, channel, first, 0),
-                        out.stride[1], out.stride[2], out.stride[3]);
-          write_results(memory.results.place.item, pitch, is_flat, count, rows, columns, &argmax(k, channel, first, 0),
-                        argmax.stride[1], argmax.stride[2], argmax.stride[3]);
-        }
-      }
+  for (int channel = begin; channel < end; channel += team.slots * width) {
+    const T* const first = image + channel * features.stride[1];
+    if (is_patched) {
+      if (channel > begin) __syncthreads();  // all are done with the last patch
+      load_patch<width>(first, features.stride[1], end - channel, box, team, pitch, memory);
+      __syncthreads();
     }
+    if (slot >= min(team.slots, end - channel)) continue;
+    const auto is_there = [&](int c) { return channel + slot + c * team.slots < end; };
+    Largest<width, T> largest;
+    if (is_patched) {
+      const PlaneSteps plane{box.columns * pitch * width, pitch * width};
+      const BinPixels pixels{y, x, plane, box.top * plane.down + box.left * plane.across, team.image_width};
+      const ChannelPlanes<width, true, T> planes(reinterpret_cast<const T*>(memory + slot));
+      find_first_largest(planes, pixels, at_once, largest);
+    } else {
+      const BinPixels pixels{y, x, team.plane, 0, team.image_width};
+      const ChannelPlanes<width, false, T> planes(first + slot * features.stride[1], team.slots * features.stride[1],
+                                                  is_there);
+      find_first_largest(planes, pixels, at_once, largest);
+    }
+    write_results<false>(largest, out + k * team.next_box, argmax + k * team.next_box,
+                         team.result(channel + slot, i, j), team.slots * team.next_channel, is_there);
   }
 }
 
-// Whether patches are the fastest way for a call, as far as its sizes tell. The features of a stride of 16 have few
-// large boxes: a kernel that leaves many of them to the windows takes longer than these alone. Measured are images of
-// 50 x 68 pixels, 7 x 7 bins, float32, and 256 and 1,024 boxes.
-template <bool vectors, class T>
-bool suit_patches(const View<const T, 4>& features, const View<T, 4>& out) {
-  constexpr int64_t most_pixels = 8192, least_boxes = 256;
-  return are_some_patched<T> && out.size[0] >= least_boxes && out.size[2] * out.size[3] <= patch_results &&
-         out.size[2] <= most_patch_bins && out.size[3] <= most_patch_bins && features.numel() > 0 &&
-         features.size[2] * features.size[3] <= most_pixels && has_plane_steps(features) &&
-         gpu::most_shared_memory() >= static_cast<int>(sizeof(PatchMemory<T, vectors>));
-}
+inline bool has_room_for_patches() { return gpu::most_shared_memory() >= patch_bytes; }
 
-// Makes the boxes that are small, and says of each whether it is left to others.
-template <bool vectors, class T>
-void launch_patches(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                    const View<T, 4>& out, const View<int32_t, 4>& argmax, uint8_t* is_left, Stream stream) {
-  constexpr int bytes = sizeof(PatchMemory<T, vectors>);
-  const int64_t chunks = divide_up(out.size[1], patch_channels<T>);
-  const dim3 grid{blocks_for(out.size[0], 1), static_cast<unsigned>(chunks < 65535 ? chunks : 65535)};
-  const bool flat = !vectors && are_flat(out, patch_channels<T>) && are_flat(argmax, patch_channels<T>);
-  const auto kernel = pool_patches<vectors, T>;
-  gpu::allow_shared_memory(kernel, bytes);
-  kernel<<<grid, patch_threads, bytes, stream>>>(features, boxes, pooling, plane_steps(features), flat, out, argmax,
-                                                 is_left);
+template <int width, class T>
+void launch_patches(const View<const T, 4>& features, const Plan& plan, const View<T, 4>& out,
+                    const View<int32_t, 4>& argmax, Stream stream) {
+  const Team team = make_team<width, false>(features, out);
+  gpu::allow_shared_memory(pool_patches<width, T>, patch_bytes);
+  launch_early<pool_patches<width, T>>("roi_pool_sized", grid_of(team, out.size[0], out.size[1]), small_threads,
+                                       patch_bytes, stream, features, plan, team, static_cast<int>(out.size[1]),
+                                       out.data, argmax.data);
 }
 
 }  // namespace
