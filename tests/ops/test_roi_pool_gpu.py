@@ -69,8 +69,8 @@ def test_agrees_with_the_cpu(layout: str, count: int, channels: int) -> None:
 def test_boxes_of_every_size_in_one_call(
     height: int, width: int, channels: int, bins: tuple[int, int], layout: str, dtype: torch.dtype
 ) -> None:
-    # The small image has little work in its boxes: all are made bin by bin, the small ones from patches where channels lie
-    # apart. In the large one they are for windows, and bins of more than 21 pixels for themselves.
+    # The small image has little work in its boxes: all are made bin by bin. In the large one they are for windows, and
+    # bins of more than 21 pixels for themselves.
     generator = torch.Generator().manual_seed(0)
     size = (width * 1.2) ** torch.rand(400, 2, generator=generator) - 1
     corner = (torch.tensor([width + 10.0, height + 10.0]) - size / 2) * torch.rand(400, 2, generator=generator) - 5

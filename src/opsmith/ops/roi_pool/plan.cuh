@@ -28,22 +28,9 @@ struct RowSteps {
       : steps((columns + most - 1) / most), at_once(steps == 0 ? 0 : (columns + steps - 1) / steps) {}
 };
 
-// Divides n by a number d, exactly where n < 2^12 and n * d < 2^20.
-struct Quotients {
-  unsigned inverse;
-
-  Quotients() = default;
-  OPSMITH_HOST_DEVICE explicit Quotients(int divisor)
-      : inverse(((1u << 20) + static_cast<unsigned>(divisor) - 1) / static_cast<unsigned>(divisor)) {}
-  __device__ int of(int n) const { return static_cast<int>(static_cast<unsigned>(n) * inverse >> 20); }
-};
-
-// What all blocks read of a box: the rectangle of its pixels, and how its bins are read.
+// What all blocks read of a box.
 struct PlannedBox {
   int image, at_once;  // as in RowSteps; negative where there are several steps
-  int top, left, rows, columns;
-  int pixels;
-  Quotients of_columns;
 };
 
 // In memory of a call, pair by pair: whether it is one of large boxes and how many turns are drawn, and of each box a
@@ -130,19 +117,9 @@ __device__ inline void plan_box(const View<const float, 2>& boxes, const Pooling
 #pragma unroll
   for (int mask = most_plan_bins / 2; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
   if (is_bin) plan.pair(k, is_row, index) = {range.low, range.high};
-  const int last = (is_row ? plan.rows : plan.columns) - 1, half = is_row ? 0 : most_plan_bins;
-  const int low = shuffle(range.low, half), size = shuffle(range.high, half + last) - low;
-  const int top = shuffle(low, 0), rows = shuffle(size, 0);
   if (lane == most_plan_bins) {
     const RowSteps by(most);
-    plan.box(k) = {roi.image < 0 ? 0 : static_cast<int>(roi.image),
-                   by.steps > 1 ? -by.at_once : by.at_once,
-                   top,
-                   low,
-                   rows,
-                   size,
-                   rows * size,
-                   Quotients(max(size, 1))};
+    plan.box(k) = {roi.image < 0 ? 0 : static_cast<int>(roi.image), by.steps > 1 ? -by.at_once : by.at_once};
   }
 }
 

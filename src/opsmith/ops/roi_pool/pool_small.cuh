@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(small_threads, (small_blocks<width, T>))
 #pragma unroll 1
   for (int bin = first_bin; bin < team.bins; bin += vectors ? small_threads / small_slots : small_threads) {
     const int i = team.of_columns.of(bin), j = bin - i * plan.columns;
-    const BinPixels pixels{plan.row(k, i), plan.column(k, j), team.plane, 0, team.image_width};
+    const BinPixels pixels{plan.row(k, i), plan.column(k, j), team.plane, team.image_width};
 #pragma unroll 1
     for (int channel = begin; channel < end; channel += team.slots * width) {
       const auto is_there = [&](int c) { return channel + c * beside < end; };

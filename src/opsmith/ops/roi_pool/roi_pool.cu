@@ -3,7 +3,6 @@
 
 #include "gather.cuh"
 #include "pool.cuh"
-#include "pool_patches.cuh"
 #include "pool_small.cuh"
 #include "pool_windows.cuh"
 
@@ -13,8 +12,7 @@ using namespace opsmith::ops::roi_pool;
 
 namespace {
 
-// Whether small boxes whose channels lie apart are made from shared memory, and of how many channels by a thread.
-constexpr bool are_patched = true;
+// Channels of a thread that makes a bin of a small box, where they lie apart.
 constexpr int small_width = 4;
 
 // Where there are many boxes, windows have the bins that fit them; what is left is made pixel by pixel.
@@ -36,11 +34,7 @@ void launch_forward(const View<const T, 4>& features, const View<const float, 2>
   const Workspace<Plan::Pair> room(Plan::pairs(out.size[0], out.size[2], out.size[3]));
   const Plan plan{room.data, static_cast<int>(out.size[2]), static_cast<int>(out.size[3])};
   launch_plan(boxes, pooling, plan, stream);
-  if (!vectors && are_patched && has_room_for_patches()) {
-    launch_patches<small_width>(features, plan, out, argmax, stream);
-  } else {
-    launch_small<vectors ? width : small_width, vectors>(features, plan, out, argmax, stream);
-  }
+  launch_small<vectors ? width : small_width, vectors>(features, plan, out, argmax, stream);
   launch_large<width, vectors>(features, boxes, pooling, inner, plan, out, argmax, stream);
 }
 

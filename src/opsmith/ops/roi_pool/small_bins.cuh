@@ -56,7 +56,6 @@ struct ChannelPlanes {
       for (const T*& one : first) one = as_address(one);
     }
   }
-  __device__ explicit ChannelPlanes(const T* from) : first{from} { static_assert(vectors); }
 
   __device__ Vector<T, width> read(int offset) const {
     if constexpr (vectors) {
@@ -74,7 +73,6 @@ struct ChannelPlanes {
 struct BinPixels {
   Range y, x;
   PlaneSteps plane;
-  int origin;  // what is taken from offsets of pixels
   int image_width;
 };
 
@@ -115,7 +113,7 @@ __device__ void look_through(const ChannelPlanes<width, vectors, T>& planes, con
   };
   const auto look = [&](int v) {
     Vector<T, width> values[at_once];
-    const int line = v * bin.plane.down - bin.origin;
+    const int line = v * bin.plane.down;
 #pragma unroll
     for (int q = 0; q < at_once; ++q) values[q] = planes.read(line + column[q] * bin.plane.across);
 #pragma unroll

@@ -19,6 +19,15 @@ template <int width, class T>
 constexpr int small_blocks = width * sizeof(compute_t<T>) <= 16 ? most_small_blocks : 2;
 static_assert(most_plan_bins * most_plan_bins <= small_threads);
 
+// Divides n by a number d, exactly where n < 2^12 and n * d < 2^20.
+struct Quotients {
+  unsigned inverse;
+
+  explicit Quotients(int divisor)
+      : inverse(((1u << 20) + static_cast<unsigned>(divisor) - 1) / static_cast<unsigned>(divisor)) {}
+  __device__ int of(int n) const { return static_cast<int>(static_cast<unsigned>(n) * inverse >> 20); }
+};
+
 // A slot has `width` channels of a bin at once. Where channels lie apart, there is a thread for each bin of a slot, and
 // of its channels each is `slots` behind the last: a block's results of one lie in one piece with those of the others.
 struct Team {
