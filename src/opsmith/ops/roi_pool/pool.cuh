@@ -3,7 +3,7 @@
 
 #include "../_boxes/channels.cuh"
 #include "../_boxes/parts.cuh"
-#include "patch.cuh"
+#include "plan.cuh"
 #include "roi_pool.h"
 
 namespace opsmith::ops::roi_pool {
@@ -22,15 +22,16 @@ __device__ inline bool are_small(const Roi& roi, int most) {
   return ceilf(roi.y.bin) + 1 <= static_cast<float>(most) && ceilf(roi.x.bin) + 1 <= static_cast<float>(most);
 }
 
-// Of some boxes all bins have been made elsewhere, with `is_some_made`: those that are not `is_left`.
-template <int width, bool vectors, bool is_some_made, class T>
+// Bins of up to `small` pixels along both axes have been made elsewhere. Does nothing where the plan is for small
+// boxes.
+template <int width, bool vectors, class T>
 __global__ void __launch_bounds__(pool_threads)
     pool_boxes(View<const T, 4> features, View<const float, 2> boxes, Pooling pooling, Split split, int small,
-               const uint8_t* is_left, View<T, 4> out, View<int32_t, 4> argmax) {
+               Plan plan, View<T, 4> out, View<int32_t, 4> argmax) {
   using C = compute_t<T>;
+  if (!is_for_large(plan)) return;
 #pragma unroll 1
   for (int64_t k = blockIdx.x; k < out.size[0]; k += gridDim.x) {
-    if (is_some_made && !is_left[k]) continue;
     const Roi roi = pooling.read_roi(boxes, k);
     if (are_small(roi, small)) continue;
 #pragma unroll 1
@@ -67,21 +68,14 @@ __global__ void __launch_bounds__(pool_threads)
   }
 }
 
-// Makes the bins that are not small, of the boxes that are left; of all with nullptr.
+// Makes the bins that are not small; none where the plan is for small boxes.
 template <int width, bool vectors, class T>
 void launch_pool(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                 bool inner, int small, const uint8_t* is_left, const View<T, 4>& out, const View<int32_t, 4>& argmax,
+                 bool inner, int small, const Plan& plan, const View<T, 4>& out, const View<int32_t, 4>& argmax,
                  Stream stream) {
   const Split split = split_boxes("roi_pool", out, width, inner);
-  const auto launch = [&](const auto kernel) {
-    kernel<<<grid_of(split, out.size[0]), pool_threads, 0, stream>>>(features, boxes, pooling, split, small, is_left,
-                                                                     out, argmax);
-  };
-  if constexpr (are_some_patched<T>) {
-    is_left != nullptr ? launch(pool_boxes<width, vectors, true, T>) : launch(pool_boxes<width, vectors, false, T>);
-  } else {
-    launch(pool_boxes<width, vectors, false, T>);
-  }
+  launch_early<pool_boxes<width, vectors, T>>("roi_pool_sized", grid_of(split, out.size[0]), pool_threads, 0, stream,
+                                              features, boxes, pooling, split, small, plan, out, argmax);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "gather.cuh"
 #include "pool.cuh"
-#include "pool_patches.cuh"
+#include "pool_small.cuh"
 #include "pool_windows.cuh"
 
 using namespace opsmith;
@@ -12,29 +12,30 @@ using namespace opsmith::ops::roi_pool;
 
 namespace {
 
-// Where there are many boxes, windows have the bins that fit them; what is left is made pixel by pixel. `is_left`: of
-// each box, whether it is not made yet; nullptr where none is.
+// Channels of a thread that makes a bin of a small box, where they lie apart.
+constexpr int small_width = 4;
+
+// Where there are many boxes, windows have the bins that fit them; what is left is made pixel by pixel.
 template <int width, bool vectors, class T>
 void launch_large(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                  bool inner, const uint8_t* is_left, const View<T, 4>& out, const View<int32_t, 4>& argmax,
-                  Stream stream) {
-  const bool has_windows = launch_windows<vectors>(features, boxes, pooling, is_left, out, argmax, stream);
+                  bool inner, const Plan& plan, const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
+  const bool has_windows = launch_windows<vectors>(features, boxes, pooling, plan, out, argmax, stream);
   const int made = has_windows ? most_of_bin : -1;
-  launch_pool<width, vectors>(features, boxes, pooling, inner, made, is_left, out, argmax, stream);
+  launch_pool<width, vectors>(features, boxes, pooling, inner, made, plan, out, argmax, stream);
 }
 
 template <int width, bool vectors, class T>
 void launch_forward(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
                     bool inner, const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
-  if constexpr (are_some_patched<T>) {
-    if (suit_patches<vectors>(features, out)) {
-      const Workspace<uint8_t> is_left(out.size[0]);
-      launch_patches<vectors>(features, boxes, pooling, out, argmax, is_left.data, stream);
-      launch_large<width, vectors>(features, boxes, pooling, inner, is_left.data, out, argmax, stream);
-      return;
-    }
+  if (!suit_team(features, out, argmax)) {
+    launch_large<width, vectors>(features, boxes, pooling, inner, {}, out, argmax, stream);
+    return;
   }
-  launch_large<width, vectors>(features, boxes, pooling, inner, nullptr, out, argmax, stream);
+  const Workspace<Plan::Pair> room(Plan::pairs(out.size[0], out.size[2], out.size[3]));
+  const Plan plan{room.data, static_cast<int>(out.size[2]), static_cast<int>(out.size[3])};
+  launch_plan(boxes, pooling, plan, stream);
+  launch_small<vectors ? width : small_width, vectors>(features, plan, out, argmax, stream);
+  launch_large<width, vectors>(features, boxes, pooling, inner, plan, out, argmax, stream);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ struct WindowMemory {
   static constexpr int room = window_batch - 1 + window_threads;
   BinRange list[room];  // those with much work from its begin on, others from its end
   int large, small, taken;
+  int drawn;  // the block's next turn
 
   __device__ int listed() const { return large + small; }
   __device__ BinRange& entry(int index) { return list[index < large ? index : index - large + room - small]; }
@@ -46,12 +47,11 @@ struct Window {
 };
 
 // Which bins of a piece begin in a window's own part. Those without pixels may begin behind the image, and what is no
-// box has only such: they are the last window's, and the first one's of the first image. None where a box is not left.
+// box has only such: they are the last window's, and the first one's of the first image.
 __device__ inline BinRange find_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                                      const Window& window, unsigned index, const uint8_t* is_left, float& pixels) {
+                                      const Window& window, unsigned index, float& pixels) {
   BinRange range{index, 0, 0, 0, 0};
   const Piece piece(tiling, index);
-  if (is_left != nullptr && !is_left[piece.roi]) return range;
   Roi roi = pooling.read_roi(boxes, piece.roi);
   if (roi.image < 0) roi.image = 0, roi.y.size = roi.x.size = 1;
   if (roi.image != window.image) return range;
@@ -76,8 +76,7 @@ __device__ inline BinRange find_begun(const View<const float, 2>& boxes, const P
 // Lists the next pieces that have bins in a window, in any order; returns the first that was not looked at.
 template <class T>
 __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling& pooling, const Tiling& tiling,
-                               const Window& window, unsigned next, unsigned end, const uint8_t* is_left,
-                               WindowMemory<T>& memory) {
+                               const Window& window, unsigned next, unsigned end, WindowMemory<T>& memory) {
   const unsigned thread = threadIdx.x;
   __syncthreads();  // all are done with the last list
   if (thread == 0) memory.large = memory.small = memory.taken = 0;
@@ -85,7 +84,7 @@ __device__ unsigned list_begun(const View<const float, 2>& boxes, const Pooling&
   for (int listed = 0; listed < window_batch && next < end; next += window_threads) {
     if (next + thread < end) {
       float pixels = 0;  // of its bins
-      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread, is_left, pixels);
+      const BinRange range = find_begun(boxes, pooling, tiling, window, next + thread, pixels);
       if (range.count() > 0) {
         const bool is_large = pixels >= large_work;
         memory.list[is_large ? atomicAdd(&memory.large, 1) : memory.room - 1 - atomicAdd(&memory.small, 1)] = range;
@@ -131,11 +130,7 @@ __device__ void load_window(const View<const T, 4>& features, const Window& wind
   const int rows = count == 0 || window.left + x >= features.size[3] ? 0
                    : below < window_rows                             ? static_cast<int>(below)
                                                                      : window_rows;
-#ifndef COPIES
-#define COPIES 4
-#endif
-  constexpr int at_once = vectors ? 4 : COPIES;  // without vectors a lane has several loads to a pixel
-#pragma unroll at_once
+#pragma unroll 4  // without vectors a lane has several loads to a pixel
   for (; y < rows; y += step) {
     copy_pixel<vectors>(from, features.stride[1], count, memory.pixel[y * window_columns + x][quad]);
     from += step * features.stride[2];
