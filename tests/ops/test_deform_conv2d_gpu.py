@@ -112,6 +112,33 @@ def test_float32_errs_no_more_than_a_product_of_cublas(size: tuple[int, int]) ->
     assert errors[0] <= 1.1 * errors[1]
 
 
+# What a call prepares in memory that it gives back is the same in the next call with the same tensors, which hides a kernel
+# that reads it too early. Here each call has others, several are queued, and the memory is that of the call before.
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_queued_calls_with_other_tensors_each_time(dtype: torch.dtype, precision: str) -> None:
+    torch.backends.cudnn.conv.fp32_precision = precision
+    form = (256, 256, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    for seed in range(5):
+        made = [{k: one.to(dtype) for k, one in on_gpu(form, 4, (64, 64), 10 * seed + n).items()} for n in range(4)]
+        torch.cuda.synchronize()
+        leaves = [{name: one.clone().requires_grad_() for name, one in each.items()} for each in made]
+        found = [deform_conv2d(**each, **numbers(form)) for each in leaves]
+        gradients = [
+            torch.autograd.grad(out.sum(), list(each.values())) for out, each in zip(found, leaves, strict=True)
+        ]
+        for out, own, each in zip(found, gradients, made, strict=True):
+            exact = {name: one.double().requires_grad_() for name, one in each.items()}
+            expected = reference(exact, form)
+            allowed = 1e-5 if dtype == torch.float32 and precision == "ieee" else 5e-3
+            for one, other in zip(
+                (out.detach(), *own),
+                (expected.detach(), *torch.autograd.grad(expected.sum(), list(exact.values()))),
+                strict=True,
+            ):
+                torch.testing.assert_close(one.double(), other, rtol=0, atol=allowed * float(other.abs().max()))
+
+
 # Split into two numbers each, floats would give NaN for infinity times a number of few bits.
 @pytest.mark.parametrize("what", ["input", "weight", "mask"])
 def test_infinity_times_a_number_is_infinity(what: str) -> None:

@@ -11,8 +11,10 @@ namespace opsmith::ops::roi_pool {
 namespace {
 
 constexpr int small_threads = 416;  // of which a box of 7 x 7 bins has 392 for eight slots
-constexpr int small_channels = 64;  // of a block, or a few less
-constexpr int small_slots = 8;      // that lie side by side, each with a vector of channels
+// Channels of a block, or a few less: as was fastest on an H100 where they lie side by side, and where they lie apart.
+template <bool vectors>
+constexpr int small_channels = vectors ? 64 : 32;
+constexpr int small_slots = 8;  // that lie side by side, each with a vector of channels
 // Blocks that share a multiprocessor: as many as there are registers for.
 constexpr int most_small_blocks = 3;
 template <int width, class T>
@@ -48,7 +50,7 @@ Team make_team(const View<const T, 4>& features, const View<T, 4>& out) {
   const int bins = static_cast<int>(out.size[2] * out.size[3]);
   const int64_t needed = divide_up(out.size[1], width), fit = small_threads / bins;
   const int slots = static_cast<int>(vectors ? small_slots : fit < needed ? fit : needed), at_once = slots * width;
-  const int rounds = at_once < small_channels ? small_channels / at_once : 1;
+  const int rounds = at_once < small_channels<vectors> ? small_channels<vectors> / at_once : 1;
   return {bins,
           slots,
           Quotients(bins),
