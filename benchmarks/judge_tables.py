@@ -1,9 +1,10 @@
 """Makes the tables of the guide to `opsmith judge`: what it and a plain judge say of the suite's candidates, by machine,
-what it says of copies of KernelBench's models, and its times beside those of `bench`.
+what it says of copies of KernelBench's models, its times beside those of `bench`, and how many it judges in an hour.
 
     python tests/judging/suite/score.py --json benchmarks/results/judge_suite_cpu.json
     python benchmarks/kernelbench.py KernelBench/KernelBench --output benchmarks/results/kernelbench_cpu.json
     python benchmarks/judge_times.py --output benchmarks/results/judge_times_gpu.json
+    python benchmarks/judge_throughput.py --output benchmarks/results/judge_throughput_gpu.json
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from opsmith.report.units import duration
 
-__all__ = ["judge_suite", "judge_times", "kernelbench"]
+__all__ = ["judge_suite", "judge_throughput", "judge_times", "kernelbench"]
 
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "tests" / "judging"))
@@ -50,6 +51,26 @@ def judge_times() -> str:
         part = row["times_faster"]["bench"]
         cells = [f"{row['case'].replace('_', ' ')}, {' x '.join(map(str, row['shape']))}", *times]
         lines.append(f"| {' | '.join(cells)} | {part['median']:.3f} [{part['min']:.3f}, {part['max']:.3f}] |")
+    return "\n".join(lines)
+
+
+def judge_throughput() -> str:
+    """Return how many candidates a GPU judges in an hour, by what is asked; "" without results."""
+    file = HERE / "results" / "judge_throughput_gpu.json"
+    if not file.is_file():
+        return ""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    rows: Sequence[Found] = content["rows"]
+    count, cores = len(rows[0]["candidates"]), rows[0]["cores"]
+    lines = [
+        f"{content['device']}, {cores} cores, torch {content['torch']}, {content['date'][:10]}; batches of {count}:",
+        "",
+        "| asked | batches at a time | seconds a judgement | judgements an hour |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        taken_s = row["beside"] * row["seconds"] / row["judged"]
+        lines.append(f"| {row['asked']} | {row['beside']} | {taken_s:.0f} | {row['per_hour']:.0f} |")
     return "\n".join(lines)
 
 

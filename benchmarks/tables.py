@@ -16,7 +16,7 @@ from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figure
 from detection_tables import detection_figures, digits_figures, scaling_figures
 from faster_table import faster_figures
 from floor_table import gradient_floor
-from judge_tables import judge_suite, judge_times, kernelbench
+from judge_tables import judge_suite, judge_throughput, judge_times, kernelbench
 from linear_assignment_tables import linear_assignment_figures
 from lstm_table import against_lstm, few_against_lstm
 from ms_deform_attn_tables import ms_deform_attn_figures
@@ -100,6 +100,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "compare": compare_trust,
     "judge suite": judge_suite,
     "judge times": judge_times,
+    "judge throughput": judge_throughput,
     "kernelbench": kernelbench,
     "lstm": few_against_lstm,
     "mutation": mutation_table,
