@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from judging_kit.candidates import RIGHT, judged, normalize
+from judging_kit.cells import cell_of
 
 from opsmith.judging.api import judge
+from opsmith.judging.cell import Cell
+from opsmith.judging.gpu_area import new_gpu_area
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Judgement
 
@@ -115,6 +118,14 @@ def test_a_cheat_is_refused(name: str, tmp_path: Path) -> None:
     assert judgement.refusals
 
 
+@pytest.mark.parametrize("name", ["a graph that reads the first inputs", "a result by pointer", "half precision"])
+def test_a_cheat_is_refused_where_tensors_are_large(name: str, tmp_path: Path) -> None:
+    text, refusals = CHEATS[name]
+    judgement = on_gpu(tmp_path, text, examples=LARGE)
+    assert set(judgement.refusals) <= refusals
+    assert judgement.refusals
+
+
 @pytest.mark.parametrize("name", list(PROPER))
 def test_streams_and_graphs_are_accepted_where_they_are_ordered(name: str, tmp_path: Path) -> None:
     assert on_gpu(tmp_path, PROPER[name], time=True, seconds=40.0).as_posed.charges == ()
@@ -168,3 +179,94 @@ def normalize(x, w):
 """
     assert on_gpu(tmp_path, text, gpu_memory_gib=1.0).refusals == (Refusal.OVER_MEMORY,)
     assert on_gpu(tmp_path, text, gpu_memory_gib=8.0).as_posed.charges == ()
+
+
+# More than what goes through at a time.
+_ELEMENTS = (400 << 20) // 4
+_LIMITS = {"call_s": 20.0, "gpu_bytes": 8 << 30, "memory_bytes": 16 << 30}
+
+
+@pytest.fixture
+def _shares_memory() -> None:
+    area = new_gpu_area()
+    if area is None:
+        pytest.skip("the driver of this machine shares no memory of a GPU between processes")
+    area.close()
+
+
+def _is_shared(cell: Cell) -> bool:
+    return cell._areas.staging(1 << 30) is not None
+
+
+@pytest.mark.usefixtures("_shares_memory")
+def test_large_tensors_go_through_memory_of_the_gpu() -> None:
+    x = torch.randn(_ELEMENTS // 1000, 1000, device="cuda")
+    with cell_of("def f(x): return x * 2, x.t(), x[:3].sum()\n", "cuda", **_LIMITS) as cell:
+        for keep in (False, True):
+            x.mul_(0.5)
+            cell.load([[x], [x + 1]], keep=keep)
+            assert cell.run([1, 0]).error is None
+            assert cell.changed_inputs() == ""
+            for call, right in zip(cell.give([0, 1]), (x + 1, x), strict=True):
+                found = [one.tensor for one in call if one is not None]
+                assert all(torch.equal(a, b) for a, b in zip(found, (right * 2, right.t()), strict=False))  # type: ignore[arg-type]
+                assert len(found) == 3
+        assert _is_shared(cell)
+        assert cell.process.shared_bytes < 16 << 20
+
+
+@pytest.mark.usefixtures("_shares_memory")
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        ("x[-2] += 1", "inputs"),
+        ("x[0] += 1", "inputs"),
+        ("torch.as_strided(x, (1,), (1,), x.storage_offset() + x.numel()).fill_(1)", "margins"),
+        ("y = x + 1", ""),
+    ],
+)
+def test_what_changes_in_large_inputs_is_seen(line: str, changed: str) -> None:
+    with cell_of(f"import torch\ndef f(x):\n    {line}\n    return x[:3].clone()\n", "cuda", **_LIMITS) as cell:
+        cell.load([[torch.randn(_ELEMENTS, device="cuda")]])
+        assert cell.run([0]).error is None
+        assert cell.changed_inputs() == changed
+        assert _is_shared(cell)
+
+
+_SCRIBBLES = """
+import gc, threading, time, torch
+
+def write(passage, side):
+    while True:
+        with torch.cuda.stream(side):
+            passage.bytes.fill_(0x5B)
+        time.sleep(2e-3)
+
+threads = []
+def f(x):
+    if not threads:
+        (passage,) = [one for one in gc.get_objects() if type(one).__name__ == "GpuArea"]
+        threads.append(threading.Thread(target=write, args=(passage, torch.cuda.Stream()), daemon=True))
+        threads[0].start()
+    return x * 2
+"""
+
+
+@pytest.mark.usefixtures("_shares_memory")
+def test_who_writes_to_that_memory_reaches_nothing_of_the_judge() -> None:
+    """A thread has kernels that fill it again and again: results are spoilt, and nothing else is."""
+    x = torch.randn(_ELEMENTS, device="cuda")
+    before = x.clone()
+    with cell_of(_SCRIBBLES, "cuda", **_LIMITS) as cell:
+        cell.load([[x]])
+        assert cell.run([0]).error is None
+        cell.changed_inputs()
+        ((result,),) = cell.give([0])
+        assert result is not None
+        found = result.tensor
+        assert found is not None
+        kept = found.clone()
+        cell.load([[torch.zeros_like(x)]])
+    # What has arrived stays as it is, and so does what the judge has sent and holds results against.
+    assert torch.equal(found.view(torch.uint8), kept.view(torch.uint8))
+    assert torch.equal(x, before)

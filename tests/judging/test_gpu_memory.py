@@ -25,6 +25,9 @@ def test_only_what_comes_to_it_counts() -> None:
     assert charge.message.startswith("2300 MiB more of the GPU's memory are in use, and it may take 1000")
     # Inputs are the judge's, and lie there more than once.
     assert memory.excess(200 * MIB) is None
+    # What they go through is, too, once.
+    assert memory.excess(0, 200 * MIB) is not None
+    assert memory.excess(0, 300 * MIB) is None
 
 
 def test_memory_that_is_given_back_is_no_excess() -> None:

@@ -62,3 +62,23 @@ def test_faint_numbers_are_small_and_their_squares_are_normal(dtype: torch.dtype
     numbers = fill((1000,), dtype, "faint", 2).abs().double()
     assert float(numbers.min()) ** 2 >= 0.9 * torch.finfo(dtype).smallest_normal
     assert float(numbers.max()) < 0.5
+
+
+@pytest.mark.parametrize("kind", ["normal", "mixed", "faint", "ties", "special", "nan", "rows", "small", "last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.bool], ids=str)
+def test_what_is_drawn_in_pieces_is_of_the_same_kind(kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
+    whole = fill((40, 50), dtype, kind, 3)
+    monkeypatch.setattr("opsmith.subject.values._AT_A_TIME", 300)
+    found = fill((40, 50), dtype, kind, 3)
+    assert (found.shape, found.dtype, found.is_contiguous()) == (whole.shape, dtype, True)
+    assert torch.equal(found.view(torch.uint8), fill((40, 50), dtype, kind, 3).view(torch.uint8))
+    # No piece repeats another.
+    if kind in ("normal", "mixed", "faint") and dtype is torch.float32:
+        assert len(found.unique()) > 1900
+    ordered = [
+        one.double().nan_to_num(1e9).abs().clamp(1e-30, 1e9).log10().flatten().sort().values for one in (found, whole)
+    ]
+    assert float((ordered[0] - ordered[1]).abs().median()) < 0.3
+    # Only numbers that do not depend on their place are drawn so.
+    if kind in ("rows", "last"):
+        assert torch.equal(ordered[0], ordered[1])

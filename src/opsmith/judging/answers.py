@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from opsmith._printable import printable
-from opsmith.judging.memory import Area, read_tensor
+from opsmith.judging.memory import Shared, read_tensor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign
 from opsmith.judging.scaled import bytes_of
@@ -103,7 +103,7 @@ def place_of(found: Any) -> tuple[int, list[int] | None]:
     return address, strides if isinstance(found, list) else None
 
 
-def returned(found: Any, area: Area, count: int, device: str = "cpu") -> list[list[Returned | None]]:
+def returned(found: Any, area: Shared, count: int, device: str = "cpu") -> list[list[Returned | None]]:
     """Return the results of some calls on a device, from their descriptions; raises CellError for what is not one."""
     if not isinstance(found, list) or len(found) != count:
         raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its process gave something else than its results"))
@@ -120,7 +120,7 @@ def returned(found: Any, area: Area, count: int, device: str = "cpu") -> list[li
     return every
 
 
-def _one(described: Any, area: Area, most_bytes: int, device: str) -> Returned | None:
+def _one(described: Any, area: Shared, most_bytes: int, device: str) -> Returned | None:
     if described is None:
         return None
     if isinstance(described, dict) and "odd" in described:

@@ -36,8 +36,9 @@ _NO_MEMORY = ("MemoryError", "bad_alloc", "cannot allocate memory", "failed to m
 class CandidateProcess:
     """A candidate's process with the folder of its files; `shared_bytes` is the judge's memory that it has mapped too.
 
-    `shared_files` are that memory's files, by device and number. `copied_bytes` are the judge's on a GPU beside that, see
-    `scaled.Inputs`.
+    `shared_files` are that memory's files, by device and number. On a GPU the judge has it hold more: `copied_bytes` of
+    inputs (see `scaled.Inputs`), and `staged_bytes` of inputs and results that come through memory of `passage_bytes`
+    (see `staging`).
 
     It starts while the judge does something else, until `wait_until_ready`. Whatever it answers is a dictionary of plain
     data, and nothing in that is believed here but the message's number.
@@ -47,7 +48,7 @@ class CandidateProcess:
         """Start the process; `candidate` is copied for it but not opened."""
         self.device, self.limits, self.walls = device, limits, Walls()
         self.folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
-        self.shared_bytes, self.copied_bytes = 0, 0
+        self.shared_bytes, self.copied_bytes, self.staged_bytes, self.passage_bytes = 0, 0, 0, 0
         self.shared_files: set[tuple[int, int]] = set()
         self._looked_s = time.monotonic()
         self._number = 0
@@ -157,7 +158,9 @@ class CandidateProcess:
             return _over(f"it made {written.uncounted}")
         if len(members) > limits.processes:
             return _over(f"it started {len(members)} processes, and may have {limits.processes}")
-        return self._gpu.excess(self.shared_bytes + self.copied_bytes) if self._gpu is not None else None
+        if self._gpu is None:
+            return None
+        return self._gpu.excess(self.shared_bytes + self.copied_bytes + self.staged_bytes, self.passage_bytes)
 
     def _end(self) -> Charge:
         """Return how a process ended that does not answer any more."""

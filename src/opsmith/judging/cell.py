@@ -17,13 +17,16 @@ from torch import Tensor
 
 from opsmith.checker.memory.available import available_memory_bytes
 from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, place_of, returned, signs_of
+from opsmith.judging.areas import Areas
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.candidate_process import CandidateProcess
+from opsmith.judging.image import Image
 from opsmith.judging.launch import Limits
-from opsmith.judging.memory import Area, describe, sum_of_words
+from opsmith.judging.memory import Shared, describe, sum_of_words
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign, Walls
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.staging import StagedResults
 
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
@@ -47,12 +50,12 @@ class Cell:
         Raises CellError where it does not start.
         """
         self.candidate, self.device, self.limits = candidate, device, limits or Limits()
-        self._areas: dict[str, Area] = {}
         self._is_new = True
-        self._image = torch.empty(0, dtype=torch.uint8)
-        self._is_hidden = False
-        self._spans: list[tuple[int, Tensor]] = []
+        self._loaded: Image | None = None
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+        self._is_hidden = self._is_staged = False
         self.process = process or CandidateProcess(candidate, device, self.limits)
+        self._areas = Areas.on(device, self.process, self.limits.call_s)
         try:
             self.process.wait_until_ready()
         except CellError:
@@ -121,15 +124,31 @@ class Cell:
             described.append(one)
             spans += of_one
             shown = end if number < hidden_from else shown
-        area = self._area("inputs", end)
-        self._image, self._spans, self._is_hidden = _image_of(spans, end, margin), spans, shown < end
-        area.bytes[:shown].copy_(self._image[:shown])
-        area.bytes[shown:end].fill_(margin)
+        self._loaded, self._is_hidden = Image(spans, end, margin), shown < end
+        staging = self._areas.staging(end)
+        self._is_staged = staging is not None
+        if staging is not None:
+            self._areas.count_staged("inputs", end)
+            staging.put(self._image, keep=keep, leave=len(slots) > 1)
+        else:
+            self._write(shown)
         copied = sum(bytes_of(list(slots[source])) for source, _ in copies)
         self.process.copied_bytes = max(self.process.copied_bytes, copied)
-        self.process.ask(
-            "load", self.limits.call_s, slots=described, keep=keep, versioned=list(versioned), copies=list(copies)
-        )
+        message: dict[str, Any] = {"slots": described, "keep": keep, "versioned": list(versioned)}
+        self.process.ask("load", self.limits.call_s, **message, copies=list(copies), is_staged=self._is_staged)
+
+    @property
+    def _image(self) -> Image:
+        assert self._loaded is not None
+        return self._loaded
+
+    def _write(self, shown: int) -> None:
+        """Write the inputs to the memory that both processes have; those behind the bytes that are shown come later."""
+        self._bytes = torch.empty(self._image.size, dtype=torch.uint8)
+        self._image.write(self._bytes)
+        area = self._areas.named("inputs", self._image.size)
+        area.bytes[:shown].copy_(self._bytes[:shown])
+        area.bytes[shown : self._image.size].fill_(self._image.margin)
 
     def run(
         self,
@@ -162,7 +181,7 @@ class Cell:
         if is_exact:
             self.process.stand_still()
             self._show_hidden()
-            message["read_bytes"] = len(self._image)
+            message["read_bytes"] = self._image.size
         begun = time.perf_counter()
         found = self.process.ask("run", patience_s, **message)
         wall_s = time.perf_counter() - begun
@@ -177,14 +196,14 @@ class Cell:
         return Batch(wall_s, charge, lacking, found.get("places"))
 
     def _show_hidden(self) -> None:
-        used = len(self._image)
+        used = self._image.size
         if self._is_hidden:
-            self._area("inputs", used).bytes[:used].copy_(self._image)
+            self._areas.named("inputs", used).bytes[:used].copy_(self._bytes)
             self._is_hidden = False
 
     def _hold_to_reading(self, found: Mapping[str, Any]) -> None:
         """Raise CellError where the process has not read the inputs in the time of the calls, which is taken off."""
-        if "error" not in found and found.get("read") != sum_of_words(self._image):
+        if "error" not in found and found.get("read") != sum_of_words(self._bytes):
             text = "its process does not read its inputs before the calls"
             raise CellError(Charge(Refusal.REACHES_OUTSIDE, text))
 
@@ -211,19 +230,31 @@ class Cell:
 
         With `is_snapshot` they are copies that the last call's were given at once.
         """
-        area = self._area("results", _LEAST_BYTES)
-        found = self.process.ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
+        message: dict[str, Any] = {"which": list(which), "is_snapshot": is_snapshot}
+        memory: Shared = self._areas.named("results", _LEAST_BYTES)
+        found = self.process.ask("give", self.limits.call_s, **message)
         needs = found.get("needs")
         if type(needs) is int:
-            # They are copied, and lie in memory twice.
-            most = min(self.limits.memory_bytes, (available_memory_bytes("cpu") or 1 << 62) // _TIMES_RESULTS)
-            if not 0 < needs <= most:
-                raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes, and may take {most}"))
-            area = self._area("results", needs + 4096)
-            found = self.process.ask("give", self.limits.call_s, which=list(which), is_snapshot=is_snapshot)
+            memory = self._memory_for(needs)
+            is_staged = isinstance(memory, StagedResults)
+            found = self.process.ask("give", self.limits.call_s, **message, is_staged=is_staged)
         if (charge := charge_of(found, Refusal.RAISED)) is not None:
             raise CellError(charge)
-        return returned(found.get("results"), area, len(which), self.device)
+        return returned(found.get("results"), memory, len(which), self.device)
+
+    def _memory_for(self, needs: int) -> Shared:
+        """Return memory for results; raises CellError where there is not enough."""
+        staging = self._areas.staging(needs)
+        if staging is not None:
+            most = staging.room_bytes()
+        else:  # they are copied, and lie in memory twice
+            most = min(self.limits.memory_bytes, (available_memory_bytes("cpu") or 1 << 62) // _TIMES_RESULTS)
+        if not 0 < needs <= most:
+            raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes, and may take {most}"))
+        if staging is None:
+            return self._areas.named("results", needs + 4096)
+        self._areas.count_staged("results", needs)
+        return staging.results(needs)
 
     def caught(self) -> tuple[Sign, ...]:
         """Make one call with the first slot, and return a sign for each exception that the candidate catches in it."""
@@ -237,28 +268,17 @@ class Cell:
 
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
+        if self._is_staged and (staging := self._areas.staging(self._image.size)) is not None:
+            return staging.changed(self._image)
         if self.device != "cpu":  # whose memory is another
             self.process.ask("back", self.limits.call_s)
-        now = self._areas["inputs"].bytes[: len(self._image)]
-        if torch.equal(now, self._image):
-            return ""
-        different = now != self._image
-        for at, flat in self._spans:
-            if bool(different[at : at + flat.numel() * flat.element_size()].any()):
-                return "inputs"
-        return "margins"
+        now = self._areas.named("inputs", self._image.size).bytes[: self._image.size]
+        return "" if torch.equal(now, self._bytes) else self._image.changed_part(now != self._bytes)
 
-    def _area(self, name: str, size: int) -> Area:
-        """Return the memory of a name, as large as it must be at least."""
-        area = self._areas.get(name)
-        if area is None or area.size < size:
-            if area is not None:
-                area.close()
-            area = self._areas[name] = Area(max(size + size // 4, 1 << 16))
-            self.process.shared_bytes = sum(one.size for one in self._areas.values())
-            self.process.shared_files = {one.file for one in self._areas.values()}
-            self.process.ask("map", self.limits.call_s, (area.descriptor,), name=name, size=area.size)
-        return area
+    def release_inputs(self) -> None:
+        """Hold large inputs no more, which are not asked about again: there may be no room for the next ones beside them."""
+        if self._is_staged:
+            self._loaded = None
 
     def kill(self) -> None:
         """End the process and all that it has started."""
@@ -267,16 +287,7 @@ class Cell:
     def close(self) -> None:
         """End the process and remove its files."""
         self.process.close()
-        for area in self._areas.values():
-            area.close()
-
-
-def _image_of(spans: Sequence[tuple[int, Tensor]], size: int, margin: int) -> Tensor:
-    """Return the bytes of inputs as they are laid out, and of what lies around them."""
-    image = torch.full((size,), margin, dtype=torch.uint8)
-    for at, flat in spans:
-        image[at : at + flat.numel() * flat.element_size()].copy_(flat.contiguous().view(torch.uint8))
-    return image
+        self._areas.close()
 
 
 def _differs(path: Path, content: bytes) -> bool:

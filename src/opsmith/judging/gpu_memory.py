@@ -14,7 +14,7 @@ import torch
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 
-__all__ = ["COPIES", "GpuMemory", "used_by_others_bytes", "usual_limit_bytes"]
+__all__ = ["COPIES", "GpuMemory", "make_free", "used_by_others_bytes", "usual_limit_bytes"]
 
 # Without a limit of one's own a candidate has so much of the card: the reference runs beside it.
 _SHARE = 0.5
@@ -22,6 +22,10 @@ _SHARE = 0.5
 COPIES = 3
 # The judge loads kernels at their first calls, the driver what it needs, and the next candidate's process may start.
 _SLACK_BYTES = 1 << 30
+# Where inputs take more than such a part of what is free, memory is short.
+_TIMES_FREE = 8
+# Bound before a candidate is imported.
+_empty_cache, _ask_for_free = torch.cuda.empty_cache, torch.cuda.mem_get_info
 
 
 class GpuMemory:
@@ -32,9 +36,12 @@ class GpuMemory:
         self._used_bytes = used_bytes or used_by_others_bytes
         self._before = self._used_bytes()
 
-    def excess(self, inputs_bytes: int) -> Charge | None:
-        """Return the charge where more is in use than a candidate with inputs and results of a size may have."""
-        taken = self._used_bytes() - self._before
+    def excess(self, inputs_bytes: int, passage_bytes: int = 0) -> Charge | None:
+        """Return the charge where more is in use than a candidate with inputs and results of a size may have.
+
+        The judge's own are the bytes that these go through (see `gpu_area`).
+        """
+        taken = self._used_bytes() - self._before - passage_bytes
         if taken <= self._most_bytes + COPIES * inputs_bytes + _SLACK_BYTES:
             return None
         text = f"{taken >> 20} MiB more of the GPU's memory are in use, and it may take {self._most_bytes >> 20}"
@@ -50,3 +57,12 @@ def used_by_others_bytes() -> int:
 def usual_limit_bytes() -> int:
     """Return what a candidate may take of the current GPU where nobody says how much."""
     return int(_SHARE * torch.cuda.mem_get_info()[1])
+
+
+def make_free(nbytes: int, device: str) -> None:
+    """Give back what PyTorch's allocator keeps in this process, where memory is short for inputs of a size.
+
+    The allocator of the other process can have it then.
+    """
+    if device == "cuda" and _ask_for_free()[0] < _TIMES_FREE * nbytes:
+        _empty_cache()

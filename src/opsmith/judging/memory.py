@@ -15,7 +15,18 @@ from typing import Any, Protocol, TypeGuard
 import torch
 from torch import Tensor
 
-__all__ = ["DTYPES", "Area", "Parts", "describe", "offset_of", "read_tensor", "span_of", "sum_of_words", "view_of"]
+__all__ = [
+    "DTYPES",
+    "Area",
+    "Parts",
+    "Shared",
+    "describe",
+    "offset_of",
+    "read_tensor",
+    "span_of",
+    "sum_of_words",
+    "view_of",
+]
 
 _ALIGNMENT, _MARGIN = 64, 256
 # Linux's numbers, which fcntl has from Python 3.10 on only in part.
@@ -51,6 +62,10 @@ class Area:
     def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
         """Return elements from a byte on as a tensor of one dimension, with a storage of its own."""
         return torch.frombuffer(self.memory, dtype=dtype, count=count, offset=at)
+
+    def copied(self, at: int, count: int, device: str) -> Tensor:
+        """Return a copy of some bytes on a device."""
+        return self.bytes[at : at + count].to(device, copy=True)
 
     def close(self) -> None:
         """Give the descriptor back; the memory goes with the last tensor in it."""
@@ -137,7 +152,15 @@ def view_of(described: Any, area: Parts, device: str) -> Any:
     return part.as_strided(shape, strides, part.storage_offset())
 
 
-def read_tensor(described: Any, area: Area, most_bytes: int | None = None, device: str = "cpu") -> Tensor:
+class Shared(Protocol):
+    """So many bytes that a candidate's process has written, and may be writing still: each is read once, into a copy."""
+
+    size: int
+
+    def copied(self, at: int, count: int, device: str) -> Tensor: ...  # noqa: D102
+
+
+def read_tensor(described: Any, area: Shared, most_bytes: int | None = None, device: str = "cpu") -> Tensor:
     """Return a copy, on a device, of a tensor that another process describes, which lies in an area without gaps.
 
     Raises ValueError for a description that is not one, of what lies elsewhere, or of more than `most_bytes`.
@@ -155,7 +178,7 @@ def read_tensor(described: Any, area: Area, most_bytes: int | None = None, devic
     if most_bytes is not None and count * dtype.itemsize > most_bytes:
         raise ValueError("results that overlap")
     # A copy first: what is read twice may have changed between.
-    copied = area.bytes[at : at + count * dtype.itemsize].to(device, copy=True)
+    copied = area.copied(at, count * dtype.itemsize, device)
     try:
         return copied.view(dtype).reshape(shape) if count else torch.empty(shape, dtype=dtype, device=device)
     except RuntimeError as error:

@@ -151,7 +151,8 @@ class _Judge:
         """End the candidate and hand over what is known, while the call that does not come back goes on."""
         self.found.refuse_task(charge)
         if self.cell is not None:
-            self.cell.close()
+            # The memory that it shares goes with this process: to give a GPU's back may take as long as that call.
+            self.cell.process.close()
         assert self.hooks.give_up is not None
         self.hooks.give_up(self._judgement())
 

@@ -153,6 +153,7 @@ class Trial:
         # Before its process is asked again, which could put them back.
         if changed := self.cell.changed_inputs():
             raise CellError(_CHANGES[changed])
+        self.cell.release_inputs()
         given = self.cell.give(which)
         if is_watched:
             given += self.cell.give(which[-1:], is_snapshot=True)

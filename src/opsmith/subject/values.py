@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 _TIES = (0.5, -1.0, 1.0, -0.5, 0.0, 2.5, -1.5, 2.0, 1.5, -2.0, 3.0, -2.5, 6.0, -3.0, 3.5, -0.0, 4.0, -3.5, -6.0, 8.0)
+# Where no element's number depends on its place.
+_AT_A_TIME = 1 << 26
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
 
 
@@ -278,6 +280,8 @@ def _filled(
 ) -> Tensor:
     if (placed := placed_values(shape, dtype, values, random)) is not None:
         return placed
+    if math.prod(shape) > _AT_A_TIME and values not in ROWS_OF_VALUES:
+        return _filled_in_pieces(shape, dtype, values, random, near)
     if dtype is torch.bool:
         return torch.rand(shape, generator=random) < 0.5
     if dtype.is_floating_point:
@@ -285,3 +289,13 @@ def _filled(
             return _ties_near(near, shape, random).to(dtype)
         return FLOAT_VALUES.get(values, _normal)(shape, dtype, random).to(dtype)
     return INTEGER_VALUES.get(values, _small_integers)(shape, dtype, random).to(dtype)
+
+
+def _filled_in_pieces(
+    shape: tuple[int, ...], dtype: torch.dtype, values: str, random: torch.Generator, near: tuple[float, ...]
+) -> Tensor:
+    """Draw so many elements at a time: in float64 and before they are shuffled they take many times their memory."""
+    found = torch.empty(shape, dtype=dtype)
+    for piece in found.view(-1).split(_AT_A_TIME):
+        piece.copy_(_filled((piece.numel(),), dtype, values, random, near))
+    return found

@@ -14,10 +14,10 @@ __all__ = ["answer", "cell_of"]
 _ENTRY = Entry(("f",), "arguments", ("x",))
 
 
-def cell_of(text: str, **limits: float) -> Cell:
+def cell_of(text: str, device: str = "cpu", **limits: float) -> Cell:
     """Return a cell with the candidate opened."""
     path = Path("candidate.py")
-    cell = Cell(Candidate(path, path.name, {path.name: text.encode()}), "cpu", Limits(**{"call_s": 5.0, **limits}))  # type: ignore[arg-type]
+    cell = Cell(Candidate(path, path.name, {path.name: text.encode()}), device, Limits(**{"call_s": 5.0, **limits}))  # type: ignore[arg-type]
     cell.open(_ENTRY)
     return cell
 

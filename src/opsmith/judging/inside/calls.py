@@ -15,7 +15,7 @@ from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
 from opsmith.judging.inside.results import Flat, listed, oddness, place_of
-from opsmith.judging.memory import Area, view_of
+from opsmith.judging.memory import Area, Parts, view_of
 from opsmith.judging.packings import number_as_tensor
 from opsmith.judging.scaled import bytes_of, scaled
 
@@ -46,6 +46,7 @@ class Calls:
         self.results: list[Any] = []
         self.last: list[Any] = []
         self.snapshots: list[Any] = []
+        self.given: list[tuple[int, Tensor]] = []
         self.areas: dict[str, Area] = {}
         self.folder = ""
 
@@ -68,15 +69,27 @@ class Calls:
         return {}
 
     def load(
-        self, slots: list[list[Any]], keep: bool, versioned: list[int], copies: list[tuple[int, float]]
+        self,
+        slots: list[list[Any]],
+        keep: bool,
+        versioned: list[int],
+        copies: list[tuple[int, float]],
+        is_staged: bool = False,
     ) -> dict[str, Any]:
         """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place.
 
         Only arguments at the places `versioned` tell it by a new version, as they do when PyTorch writes to them.
-        Behind the slots come copies of some of them, each by a factor.
+        Behind the slots come copies of some of them, each by a factor. The contents lie in the area for them, or are on
+        the device already where they are staged.
         """
-        area = self.areas["inputs"]
-        memory = self.device.mirror(area, keep, leave=len(slots) > 1)
+        memory: Parts
+        if is_staged:
+            assert self.device.held is not None
+            memory, nbytes = self.device.held, self.device.held.size
+        else:
+            self.forget()
+            area = self.areas["inputs"]
+            memory, nbytes = self.device.mirror(area, keep, leave=len(slots) > 1), area.size
         made, behind = self.slots[: len(slots)], self.slots[len(slots) :]
         if keep and slots == self.descriptions and len(behind) == len(copies):
             for tensor in _tensors([[slot[place] for place in versioned] for slot in made]):
@@ -85,15 +98,19 @@ class Calls:
             self.slots, behind = [], []
             made = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
-        self.device.make_room(area.size + sum(bytes_of(made[source]) for source, _ in copies))
+        self.device.make_room(nbytes + sum(bytes_of(made[source]) for source, _ in copies))
         self.slots = made + [
             scaled(made[source], factor, behind[number] if behind else None)
             for number, (source, factor) in enumerate(copies)
         ]
-        self.last, self.results = self.results[-1:], []
-        self.device.touch(area)
+        if not is_staged:
+            self.device.touch(area)
         self.device.wait()
         return {}
+
+    def forget(self) -> None:
+        """Drop the results of the last batch; those of its last call go when their memory is soiled."""
+        self.last, self.results, self.snapshots, self.given = self.results[-1:], [], [], []
 
     def prepare(self) -> dict[str, Any]:
         """Bring the device into the state in which calls are timed."""
@@ -122,6 +139,7 @@ class Calls:
             return self._differentiated(order[0], **gradients)
         function, slots = self.function, self.slots
         kept: list[Any] = []
+        self.given = []
         _collect_no_more()
         keep = kept.append
         told: dict[str, Any] = {}
@@ -178,9 +196,13 @@ class Calls:
         self.results = [Flat(_gradient_of(one) for one in given)]
         return {}
 
-    def give(self, which: list[int], is_snapshot: bool = False) -> dict[str, Any]:
-        """Write results of the last batch into the area for them and describe them, or the copies of its last call."""
+    def give(self, which: list[int], is_snapshot: bool = False, is_staged: bool = False) -> dict[str, Any]:
+        """Write results of the last batch into the area for them and describe them, or the copies of its last call.
+
+        Those that are staged are described as if there were room, and the judge asks for their bytes.
+        """
         area = self.areas["results"]
+        self.given = []
         at, found = 0, []
         for number in which:
             described: list[Any] = []
@@ -199,9 +221,11 @@ class Calls:
                     continue
                 count = plain.numel()
                 size = count * plain.element_size()
-                if at + size > area.size:
+                if is_staged:
+                    self.given.append((at, plain))
+                elif at + size > area.size:
                     return {"needs": self._needed(which)}
-                if count:
+                elif count:
                     _copy(area.part(at, count, plain.dtype), _contiguous(plain).reshape(-1))
                 described.append(
                     {

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from opsmith.judging.inside.mirror import Mirror
 from opsmith.judging.memory import Area, Parts, sum_of_words
 
 __all__ = ["Cpu", "Device", "device_named"]
 
 
 class Device(Protocol):
-    """A device in a candidate's process."""
+    """A device in a candidate's process; it has a mirror where inputs are not used where the judge writes them."""
 
     name: str
 
-    def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
-        """Return the area's content on the device; with `keep` at the place where it was before.
+    @property
+    def held(self) -> Mirror | None:
+        """The mirror."""
+        ...
 
-        With `leave` the content is at that place too, for those who have kept it and do not look at what they are given.
-        """
+    def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
+        """Return the area's content on the device, at a place that `keep` and `leave` say (see `Mirror.place`)."""
+        ...
+
+    def place(self, size: int, keep: bool, leave: bool) -> None:
+        """Have memory in the mirror for inputs that are copied there from elsewhere."""
         ...
 
     def make_room(self, inputs_bytes: int) -> None:
@@ -62,10 +69,14 @@ class Cpu:
     """The CPU, where inputs are used where they are."""
 
     name = "cpu"
+    held: Mirror | None = None
 
     def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
         """Return the area itself."""
         return area
+
+    def place(self, size: int, keep: bool, leave: bool) -> None:
+        """Do nothing: there is no mirror."""
 
     def make_room(self, inputs_bytes: int) -> None:
         """Do nothing: the judge watches the process's memory."""

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from opsmith.benchmark.persisting_l2 import cuda_runtime, persisting_l2_bytes
 from opsmith.judging.gpu_cache import GpuCache
-from opsmith.judging.gpu_memory import COPIES
+from opsmith.judging.gpu_memory import COPIES, make_free
+from opsmith.judging.inside.mirror import Mirror
 from opsmith.judging.memory import Area
 
 __all__ = ["Cuda"]
@@ -36,8 +37,7 @@ class Cuda:
         torch.cuda.synchronize()
         runtime = cuda_runtime()
         self._wait = torch.cuda.synchronize if runtime is None else runtime.cudaDeviceSynchronize
-        self._on_device: Tensor | None = None
-        self._left: Tensor | None = None
+        self.held = Mirror(self.name)
         self._late: Tensor | None = None
         self._cache = GpuCache()
         self._most_bytes, self._total_bytes = most_bytes, torch.cuda.mem_get_info()[1]
@@ -51,33 +51,23 @@ class Cuda:
             allowed = self._most_bytes + self._cache.nbytes + COPIES * inputs_bytes
             self._limit_allocator(min(1.0, allowed / self._total_bytes))
 
-    def mirror(self, area: Area, keep: bool, leave: bool) -> Cuda:
-        """Copy the area's content to the device; without `keep` to another place, with `leave` to the last one too."""
-        self.make_room(area.size)
-        self._left = None
-        if self._on_device is None or not keep or self._on_device.numel() != area.size:
-            # The last one goes after the new one is there, which then lies elsewhere.
-            before, self._on_device = self._on_device, torch.empty(area.size, dtype=torch.uint8, device="cuda")
-            if leave and before is not None:
-                size = min(before.numel(), area.size)
-                before[:size].copy_(area.bytes[:size])
-                self._left = before
-            del before
-        self._on_device.copy_(area.bytes)
-        return self
+    def mirror(self, area: Area, keep: bool, leave: bool) -> Mirror:
+        """Copy the area's content to the device."""
+        self.place(area.size, keep, leave)
+        self.held.put(area.bytes)
+        return self.held
 
-    def part(self, at: int, count: int, dtype: torch.dtype) -> Tensor:
-        """Return elements from a byte on as a tensor of one dimension.
-
-        It has a version of its own: new contents do not show in it, as those that a kernel writes do not.
-        """
-        assert self._on_device is not None
-        return self._on_device.data[at : at + count * dtype.itemsize].view(dtype)
+    def place(self, size: int, keep: bool, leave: bool) -> None:
+        """Have memory for inputs of a size, which may be copied there from anywhere."""
+        self.make_room(size)
+        if size != self.held.size:
+            make_free(size, self.name)
+        self.held.place(size, keep=keep, leave=leave)
 
     def write_back(self, area: Area) -> None:
         """Copy what is on the device now into the area."""
-        if self._on_device is not None and self._on_device.numel() == area.size:
-            area.bytes.copy_(self._on_device)
+        if self.held.size == area.size:
+            self.held.take(area.bytes)
 
     def touch(self, area: Area, nbytes: int | None = None) -> int:
         """Do nothing: inputs have just been copied to the device, and its cache is emptied before calls."""
@@ -97,14 +87,15 @@ class Cuda:
 
     def arrive_late(self) -> None:
         """Take the inputs away, and have the current stream bring them back when it has slept."""
-        if self._on_device is None:
+        content = self.held.content
+        if content is None:
             return
         # Kept until the copy is made: the allocator would give it to the candidate, whose other streams could be early.
-        self._late = self._on_device.clone()
-        self._on_device.fill_(0xFF)
+        self._late = content.clone()
+        content.fill_(0xFF)
         self._wait()
         torch.cuda._sleep(_LATE_CYCLES)
-        self._on_device.copy_(self._late)
+        content.copy_(self._late)
 
     def wait(self) -> None:
         """Wait for everything that is queued, on every stream; raises what CUDA reports."""

@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,17 @@ def main(arguments: list[str]) -> None:
 
     torch.set_num_threads(threads)
     send(link, {"walls": walls.in_force, "missing": walls.missing, "pid": os.getpid()})
-    _serve(link, Calls(device, gpu_bytes))
+    calls = Calls(device, gpu_bytes)
+    _serve(link, calls, {} if device == "cpu" else _staged(calls))
 
 
-def _serve(link: socket.socket, calls: Any) -> None:
+def _staged(calls: Any) -> Mapping[str, Callable[..., dict[str, Any]]]:
+    from opsmith.judging.inside.staging import Staged
+
+    return Staged(calls).answers
+
+
+def _serve(link: socket.socket, calls: Any, more: Mapping[str, Callable[..., dict[str, Any]]]) -> None:
     answers: dict[str, Callable[..., dict[str, Any]]] = {
         "open": calls.open,
         "map": calls.map,
@@ -47,6 +54,7 @@ def _serve(link: socket.socket, calls: Any) -> None:
         "back": calls.back,
         "soil": calls.soil,
         "catch": calls.catch,
+        **more,
     }
     say, hear, look = send, receive, select.select
     while True:

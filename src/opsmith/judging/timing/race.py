@@ -171,6 +171,7 @@ class _Race:
             given |= {at: self.trial.plain(one) for at, one in zip(last, cell.give(last), strict=True)}
             if changed := cell.changed_inputs():
                 raise self._has_changed(changed)
+            cell.release_inputs()
         rivals_s, eager = self._rivals(inputs, lead_in) if taken is None else taken
         for at in sorted({*which, *looked_at}):
             usual = eager[order[at] - self.size.lead]

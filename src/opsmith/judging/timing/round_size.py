@@ -24,8 +24,8 @@ _LEAST_CALLS = 2
 _COPIED_ON, _COPIED_BYTES, _COPIED_PART = ("cuda",), 8 << 30, 1 / 16
 # A round begins with calls that do not count: about so long, so many at most, on so many inputs of their own.
 _LEAD_IN_S, _MOST_LEAD_IN, _LEAD_SLOTS = 0.001, 256, 2
-# Of inputs with more bytes one call's are made where there are copies, and one's for those that do not count: sending them
-# to the other process and holding them against what they were takes a second a gigabyte.
+# Of inputs with more bytes one call's are made where there are copies, and one's for those that do not count: by the host's
+# memory, sending them to the other process and holding them against what they were takes a second a gigabyte.
 _LARGE_BYTES = 256 << 20
 # What is shorter is this: a batch cannot take no time.
 _LEAST_S = 1e-9
