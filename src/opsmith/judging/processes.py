@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +17,26 @@ def family(pid: int) -> list[int]:
     """Return a process and its descendants, ancestors first."""
     found, at = [pid], 0
     while at < len(found):
+        tasks = f"/proc/{found[at]}/task"
         with suppress(OSError):
-            for task in Path(f"/proc/{found[at]}/task").iterdir():
+            # A process of PyTorch's has more than a hundred threads where there are many processors, and this is asked ten
+            # times a second: without objects for paths and files it takes a third of the time.
+            for task in os.listdir(tasks):  # noqa: PTH208
                 with suppress(OSError):
-                    found += [int(one) for one in (task / "children").read_text().split()]
+                    found += map(int, _content(f"{tasks}/{task}/children").split())
         at += 1
     return found
+
+
+def _content(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        parts = []
+        while part := os.read(file, 4096):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(file)
 
 
 def memory_bytes(pid: int) -> int:

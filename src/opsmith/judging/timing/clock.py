@@ -21,7 +21,9 @@ from opsmith.judging.gpu_cache import GpuCache
 
 __all__ = ["Overhead", "measure_overhead", "time_here"]
 
-_FEW, _MANY, _TRIES = 1, 256, 25
+_FEW, _MANY = 1, 256
+# On a GPU a batch is written by way of the host, which takes a tenth of a second for many calls.
+_TRIES = {"cpu": 25, "cuda": 9}
 # The shortest on a CPU: what other programs add here must not be taken off from the candidate's time. To reach a GPU and to
 # wait for it takes a third more at one time than at another, in the batches that are timed as well.
 _TYPICAL: dict[str, Callable[[Iterable[float]], float]] = {"cpu": min, "cuda": median}
@@ -54,14 +56,14 @@ def measure_overhead(cell: Cell, nbytes: int = 0) -> Overhead:
     cell.open_empty()
     typical = _TYPICAL[cell.device]
     few, many = (
-        typical(_empty_batch_s(cell, [torch.zeros(1)] * count, [0] * count) for _ in range(_TRIES))
+        typical(_empty_batch_s(cell, [torch.zeros(1)] * count, [0] * count) for _ in range(_TRIES[cell.device]))
         for count in (_FEW, _MANY)
     )
     call_s = max(0.0, (many - few) / (_MANY - _FEW))
     byte_s = 0.0
     if cell.is_exact and nbytes:
         inputs = [torch.zeros(nbytes, dtype=torch.uint8)]
-        tries = max(_LEAST_TRIES, min(_TRIES, _TRIED_BYTES // nbytes))
+        tries = max(_LEAST_TRIES, min(_TRIES["cpu"], _TRIED_BYTES // nbytes))
         byte_s = max(0.0, min(_empty_batch_s(cell, inputs, [0]) for _ in range(tries)) - few) / nbytes
     return Overhead(max(0.0, few - call_s * _FEW), call_s, byte_s)
 
