@@ -134,7 +134,7 @@ class Cell:
             self._write(shown)
         copied = sum(bytes_of(list(slots[source])) for source, _ in copies)
         self.process.copied_bytes = max(self.process.copied_bytes, copied)
-        message: dict[str, Any] = {"slots": described, "keep": keep, "versioned": list(versioned)}
+        message: dict[str, Any] = {"slots": described, "size": end, "keep": keep, "versioned": list(versioned)}
         self.process.ask("load", self.limits.call_s, **message, copies=list(copies), is_staged=self._is_staged)
 
     @property

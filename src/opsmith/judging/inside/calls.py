@@ -71,6 +71,7 @@ class Calls:
     def load(
         self,
         slots: list[list[Any]],
+        size: int,
         keep: bool,
         versioned: list[int],
         copies: list[tuple[int, float]],
@@ -79,17 +80,17 @@ class Calls:
         """Take new contents for the slots; with `keep` the tensors stay the same objects at the same place.
 
         Only arguments at the places `versioned` tell it by a new version, as they do when PyTorch writes to them.
-        Behind the slots come copies of some of them, each by a factor. The contents lie in the area for them, or are on
-        the device already where they are staged.
+        Behind the slots come copies of some of them, each by a factor. The contents are the first `size` bytes of the area
+        for them, or are on the device already where they are staged.
         """
         memory: Parts
         if is_staged:
             assert self.device.held is not None
-            memory, nbytes = self.device.held, self.device.held.size
+            memory = self.device.held
         else:
             self.forget()
             area = self.areas["inputs"]
-            memory, nbytes = self.device.mirror(area, keep, leave=len(slots) > 1), area.size
+            memory = self.device.mirror(area, size, keep, leave=len(slots) > 1)
         made, behind = self.slots[: len(slots)], self.slots[len(slots) :]
         if keep and slots == self.descriptions and len(behind) == len(copies):
             for tensor in _tensors([[slot[place] for place in versioned] for slot in made]):
@@ -98,7 +99,7 @@ class Calls:
             self.slots, behind = [], []
             made = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
-        self.device.make_room(nbytes + sum(bytes_of(made[source]) for source, _ in copies))
+        self.device.make_room(size + sum(bytes_of(made[source]) for source, _ in copies))
         self.slots = made + [
             scaled(made[source], factor, behind[number] if behind else None)
             for number, (source, factor) in enumerate(copies)

@@ -21,8 +21,8 @@ class Device(Protocol):
         """The mirror."""
         ...
 
-    def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
-        """Return the area's content on the device, at a place that `keep` and `leave` say (see `Mirror.place`)."""
+    def mirror(self, area: Area, size: int, keep: bool, leave: bool) -> Parts:
+        """Return the area's first `size` bytes on the device, where `keep` and `leave` say (see `Mirror.place`)."""
         ...
 
     def place(self, size: int, keep: bool, leave: bool) -> None:
@@ -34,7 +34,7 @@ class Device(Protocol):
         ...
 
     def write_back(self, area: Area) -> None:
-        """Copy what is on the device now into the area."""
+        """Copy what is on the device now into the area, where it came from."""
         ...
 
     def touch(self, area: Area, nbytes: int | None = None) -> int:
@@ -71,7 +71,7 @@ class Cpu:
     name = "cpu"
     held: Mirror | None = None
 
-    def mirror(self, area: Area, keep: bool, leave: bool) -> Parts:
+    def mirror(self, area: Area, size: int, keep: bool, leave: bool) -> Parts:
         """Return the area itself."""
         return area
 

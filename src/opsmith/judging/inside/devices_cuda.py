@@ -51,10 +51,10 @@ class Cuda:
             allowed = self._most_bytes + self._cache.nbytes + COPIES * inputs_bytes
             self._limit_allocator(min(1.0, allowed / self._total_bytes))
 
-    def mirror(self, area: Area, keep: bool, leave: bool) -> Mirror:
-        """Copy the area's content to the device."""
-        self.place(area.size, keep, leave)
-        self.held.put(area.bytes)
+    def mirror(self, area: Area, size: int, keep: bool, leave: bool) -> Mirror:
+        """Copy the first bytes of the area to the device: it may have been made for far larger inputs."""
+        self.place(size, keep, leave)
+        self.held.put(area.bytes[:size])
         return self.held
 
     def place(self, size: int, keep: bool, leave: bool) -> None:
@@ -65,9 +65,8 @@ class Cuda:
         self.held.place(size, keep=keep, leave=leave)
 
     def write_back(self, area: Area) -> None:
-        """Copy what is on the device now into the area."""
-        if self.held.size == area.size:
-            self.held.take(area.bytes)
+        """Copy what is on the device now into the area, where it came from."""
+        self.held.take(area.bytes[: self.held.size])
 
     def touch(self, area: Area, nbytes: int | None = None) -> int:
         """Do nothing: inputs have just been copied to the device, and its cache is emptied before calls."""
