@@ -75,8 +75,7 @@ def scaling_figures() -> str:
             *(f"{first[store]:.0f} s" if store in first else "–" for store in ("cold", "warm")),
         ]
         lines.append(row_markdown(cells))
-    # What was not taken in the same run, or not alone.
-    return "\n".join([*lines, *(["", f"{content['note']}."] if "note" in content else [])])
+    return "\n".join([*lines, *_note(content)])
 
 
 def digits_figures() -> str:
@@ -124,7 +123,8 @@ def _table(content: dict[str, Any]) -> str:
         "",
         head_markdown(head),
     ]
-    return "\n".join([*lines, *(row_markdown(_cells(row, others, has_memory=has_memory)) for row in rows)])
+    lines += [row_markdown(_cells(row, others, has_memory=has_memory)) for row in rows]
+    return "\n".join([*lines, *_note(content)])
 
 
 def _cells(row: Row, others: list[str], *, has_memory: bool) -> list[str]:
@@ -138,6 +138,11 @@ def _cells(row: Row, others: list[str], *, has_memory: bool) -> list[str]:
         waits, peak = row["waits"], row["peak_bytes"]
         cells += [f"{waits['opsmith']}, {waits['torchvision']}", f"{peak['opsmith'] / peak['torchvision']:.2f}x"]
     return cells
+
+
+def _note(content: dict[str, Any]) -> list[str]:
+    """Return what was not taken in the same run, or not alone, as lines below a table."""
+    return ["", f"{content['note']}."] if "note" in content else []
 
 
 def _beside(content: dict[str, Any]) -> str:
