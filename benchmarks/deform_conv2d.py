@@ -9,9 +9,13 @@ call and the gradients of all five tensors, "backward" only those. The textbook 
 like the others.
 
 Competitors take turns within a round, ratios are formed within a round, and all of them have been called before. On a GPU a
-sample is the median of ten calls, between events, all queued before the first has ended; "host" and "graph" are the times
-by the host's clock and of CUDA graphs. `difference` is the largest one between their results and ours; torchvision does not
-support bfloat16, so its float32 competes there. opsmith follows PyTorch's setting of TF32 in convolutions, torchvision that
+sample is the median of ten calls, between events, all queued before the first has ended; "host" is the time by the host's
+clock, and "graph" that of a CUDA graph of ours. torchvision has none, and both sides run on the default stream: up to 0.28
+its deform_conv2d launches kernels there whatever the current stream is (pytorch/vision#9513). On another one they run beside
+the products that they belong to, and write to memory that others have got since, ours among them.
+
+`difference` is the largest one between their results and ours; torchvision does not support bfloat16, so its float32
+competes there. opsmith follows PyTorch's setting of TF32 in convolutions, torchvision that
 of matrix products: "everywhere" sets both, "nowhere" neither, and "in convolutions" is how PyTorch is set, where torchvision
 computes in float32.
 """
@@ -19,6 +23,7 @@ computes in float32.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import tempfile
 from collections.abc import Callable
@@ -29,7 +34,7 @@ import torch
 from torch import Tensor
 
 from opsmith.ops.deform_conv2d import deform_conv2d
-from turns import compare_clocks, load_textbook, record, torchvision
+from turns import captured, compare_clocks, compare_samples, load_textbook, on_gpu, record, take_turns, torchvision
 
 TEXTBOOK = Path(__file__).resolve().parent / "deform_conv2d" / "textbook.cpp"
 KERNEL, PAD = 3, 1
@@ -96,30 +101,42 @@ def textbook(phase: str, made: list[Tensor], grad_out: Tensor, folder: Path) -> 
     return call
 
 
+def make_case(case: Any, device: str) -> tuple[list[Tensor], Tensor]:
+    """Return the tensors of a case, and the output's gradient."""
+    shape, dtype, _ = case
+    grad_out = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device, dtype)
+    return make_tensors(shape, device, dtype), grad_out
+
+
+def by_autograd(phase: str, function: Callable[..., Tensor], made: list[Tensor], grad_out: Tensor) -> Call:
+    """Return a call of a function, which gives what the phase ends with. Its nodes belong to the current stream."""
+
+    def forward(image: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
+        return function(image, offset, weight, bias, padding=PAD, mask=mask)
+
+    if phase == "forward":
+        return lambda: forward(*made)
+    leaves = [one.clone().requires_grad_() for one in made]
+    if phase == "both":
+        return lambda: torch.autograd.grad(forward(*leaves), leaves, grad_out)[0]
+    out = forward(*leaves)
+    return lambda: torch.autograd.grad(out, leaves, grad_out, retain_graph=True)[0]
+
+
 def contenders(phase: str, case: Any, device: str, folder: Path) -> dict[str, Call]:
     """Return who takes part, ours first. A call returns what the phase ends with."""
-    shape, dtype, _ = case
-    made = make_tensors(shape, device, dtype)
-    grad_out = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(device, dtype)
-
-    def by_autograd(function: Callable[..., Tensor], made: list[Tensor], grad_out: Tensor) -> Call:
-        def forward(image: Tensor, offset: Tensor, weight: Tensor, bias: Tensor, mask: Tensor) -> Tensor:
-            return function(image, offset, weight, bias, padding=PAD, mask=mask)
-
-        if phase == "forward":
-            return lambda: forward(*made)
-        leaves = [one.clone().requires_grad_() for one in made]
-        if phase == "both":
-            return lambda: torch.autograd.grad(forward(*leaves), leaves, grad_out)[0]
-        out = forward(*leaves)
-        return lambda: torch.autograd.grad(out, leaves, grad_out, retain_graph=True)[0]
-
-    calls: dict[str, Call] = {"opsmith": by_autograd(deform_conv2d, made, grad_out)}
+    made, grad_out = make_case(case, device)
+    calls = {"opsmith": by_autograd(phase, deform_conv2d, made, grad_out)}
     if vision := torchvision():
-        if dtype == torch.bfloat16:
+        if case[1] == torch.bfloat16:
             made, grad_out = [one.float() for one in made], grad_out.float()
-        calls["torchvision"] = by_autograd(vision.ops.deform_conv2d, made, grad_out)
+        calls["torchvision"] = by_autograd(phase, vision.ops.deform_conv2d, made, grad_out)
     return calls if device == "cuda" else {**calls, "textbook": textbook(phase, made, grad_out, folder)}
+
+
+def default_stream(device: str) -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which work is queued on the default stream, the one that all contenders keep to."""
+    return torch.cuda.stream(torch.cuda.default_stream()) if device == "cuda" else contextlib.nullcontext()
 
 
 def measure(phase: str, case: Any, device: str) -> dict[str, Any]:
@@ -127,14 +144,23 @@ def measure(phase: str, case: Any, device: str) -> dict[str, Any]:
     shape, dtype, tf32 = case
     torch.backends.cudnn.allow_tf32 = tf32 in ("everywhere", "in convolutions")
     torch.backends.cuda.matmul.allow_tf32 = tf32 == "everywhere"
-    with tempfile.TemporaryDirectory() as folder:
+    row: dict[str, Any] = {"phase": phase, "shape": shape, "dtype": str(dtype).removeprefix("torch."), "tf32": tf32}
+    with tempfile.TemporaryDirectory() as folder, default_stream(device):
         calls = contenders(phase, case, device, Path(folder))
         results = {name: call().float() for name, call in calls.items()}
-        row: dict[str, Any] = {"phase": phase, "shape": shape, "dtype": str(dtype).removeprefix("torch."), "tf32": tf32}
-        row |= compare_clocks(calls, range(ROUNDS), device)
-    for name in list(calls)[1:]:
-        row.setdefault("difference", {})[name] = float((results[name] - results["opsmith"]).abs().max())
+        row |= compare_clocks(calls, range(ROUNDS), device, uncaptured=calls)
+        for name in list(calls)[1:]:
+            row.setdefault("difference", {})[name] = float((results[name] - results["opsmith"]).abs().max())
+    if device == "cuda":
+        row["graph"] = compare_samples(measure_graph(phase, case))
     return row
+
+
+def measure_graph(phase: str, case: Any) -> dict[str, list[float]]:
+    """Return the times of a CUDA graph of ours, whose tensors and nodes are made where it is captured."""
+    ours = by_autograd(phase, deform_conv2d, *make_case(case, "cuda"))
+    ours()
+    return take_turns({"opsmith": captured(ours)}, range(ROUNDS), on_gpu)
 
 
 def main() -> None:

@@ -139,6 +139,36 @@ def test_queued_calls_with_other_tensors_each_time(dtype: torch.dtype, precision
                 torch.testing.assert_close(one.double(), other, rtol=0, atol=allowed * float(other.abs().max()))
 
 
+# A stream of its own, which is behind when the calls are made: a kernel on any other stream reads memory that is NaN yet.
+# So does one that reads what is prepared for it too early, or what nobody has written.
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_first_calls_on_a_busy_stream_in_memory_full_of_nan(dtype: torch.dtype, precision: str) -> None:
+    torch.backends.cudnn.conv.fp32_precision = precision
+    form = (256, 256, 1, 1, (3, 3), (1, 1), (1, 1), (1, 1))
+    made = {name: one.to(dtype) for name, one in on_gpu(form, 4, (64, 64), 12).items()}
+    late = {name: torch.full_like(one, math.nan) for name, one in made.items()}
+
+    def step(given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        leaves = {name: one.detach().requires_grad_() for name, one in given.items()}
+        out = deform_conv2d(**leaves, **numbers(form))
+        return (out.detach(), *torch.autograd.grad(out, list(leaves.values()), torch.ones_like(out)))
+
+    expected = step(made)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        full = [torch.full((1 << n,), math.nan, device="cuda") for n in range(12, 27)]
+        del full  # the calls get this memory
+        torch.cuda._sleep(20_000_000)
+        for name, one in late.items():
+            one.copy_(made[name])
+        found = step(late)
+        torch.cuda.synchronize()
+    assert not any(one.isnan().any() for one in expected)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
 # Split into two numbers each, floats would give NaN for infinity times a number of few bits.
 @pytest.mark.parametrize("what", ["input", "weight", "mask"])
 def test_infinity_times_a_number_is_infinity(what: str) -> None:
