@@ -302,6 +302,31 @@ def test_activations_stay_in_channels_last(name):
     assert not others
 
 
+def test_activations_of_masks_are_not_kept_for_the_backward(monkeypatch: pytest.MonkeyPatch):
+    """At their resolution they are the largest of a step: they are made again, some RoIs at a time, with the same result."""
+    images, sizes, targets = batch()
+    found = {}
+    for at_once in (7, 1 << 20):
+        monkeypatch.setattr("opsmith_detection.models.mask_head._AT_ONCE", at_once)
+        torch.manual_seed(0)
+        model = build_model(SMALL).train()
+        kept: set[tuple[int, ...]] = set()
+
+        def pack(tensor: Tensor, kept: set[tuple[int, ...]] = kept) -> Tensor:
+            kept.add(tuple(tensor.shape))
+            return tensor
+
+        torch.manual_seed(1)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            losses = model(images, sizes, targets)
+        assert any(shape[1:] == (16, 14, 14) for shape in kept)
+        assert not any(shape[1:] in {(16, 28, 28), (784, 16)} for shape in kept)
+        torch.stack([*losses.values()]).sum().backward()
+        found[at_once] = [losses["loss_mask"].detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    for one, other in zip(*found.values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
 def test_stages_that_are_not_trained_have_no_gradient():
     model = built("frozen")
     images, sizes, targets = batch()

@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from opsmith.ops import roi_align
 from opsmith_detection.config import MaskHeadConfig
@@ -17,6 +18,10 @@ from opsmith_detection.models.layers import ConvNorm, Norm
 from opsmith_detection.structures import Targets
 
 __all__ = ["MaskHead"]
+
+# RoIs whose masks are drawn at once in training. There is room for many more RoIs than are foreground, and twice their
+# resolution is the most that a step would keep: it is computed again for the backward instead, some RoIs at a time.
+_AT_ONCE = 128
 
 
 class MaskHead(nn.Module):
@@ -38,7 +43,6 @@ class MaskHead(nn.Module):
         x = pool(levels, boxes, is_valid, self.config.pooled)
         for conv in self.convs:
             x = conv(x, valid=is_valid.flatten())
-        x = self.upsample(x).relu_()
         # The classes' weights, one for each mask: a product, because its gradient is summed in a fixed order.
         classes = torch.arange(self.classes.out_channels, device=labels.device)
         one_hot = (labels.flatten()[:, None] == classes).to(self.classes.weight.dtype)
@@ -46,9 +50,22 @@ class MaskHead(nn.Module):
         weight = one_hot @ self.classes.weight.permute(0, 2, 3, 1).flatten(1)
         assert self.classes.bias is not None
         bias = one_hot @ self.classes.bias
+        if torch.is_grad_enabled():
+            parts = zip(x.split(_AT_ONCE), weight.split(_AT_ONCE), bias.split(_AT_ONCE), strict=True)
+            drawn = [checkpoint(self._draw, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
+            logits = torch.cat(drawn)
+        else:
+            logits = self._draw(x, weight, bias)
+        return logits.view(*is_valid.shape, *logits.shape[1:])
+
+    def _draw(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return the logits of masks, float32 [R, M, M], with a weight [R, C] and a bias [R] for each."""
+        # Autocast would make one copy of the weight for all parts, and sum up their gradients in 16 bits.
+        of, by = (each.to(x.dtype) for each in self.upsample.parameters())
+        x = functional.conv_transpose2d(x, of, by, stride=2).relu_()
         pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
         logits = torch.bmm(pixels, weight[..., None].to(pixels.dtype)).squeeze(2).float() + bias[:, None]
-        return logits.view(*is_valid.shape, *x.shape[2:])
+        return logits.view(-1, *x.shape[2:])
 
     def loss(self, levels: Sequence[Tensor], rois: RoIs, targets: Targets) -> dict[str, Tensor]:
         """Return the loss of the RoIs that are foreground, as it is with torchvision's masks of whole images."""
