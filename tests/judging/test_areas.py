@@ -15,7 +15,6 @@ from torch import Tensor
 
 from opsmith.judging.areas import Areas
 from opsmith.judging.cell import Cell, CellError
-from opsmith.judging.inside.mirror import Mirror
 from opsmith.judging.memory import Area
 from opsmith.judging.refusals import Refusal
 
@@ -299,28 +298,3 @@ def test_inputs_that_are_released_are_not_asked_about(staged: Make) -> None:
 def test_a_cpu_has_no_such_memory() -> None:
     process = Here(lambda values: values[0])
     assert Areas.on("cpu", process, 1.0).staging(1 << 40) is None  # type: ignore[arg-type]
-
-
-def test_a_gpu_has_no_more_of_the_host_s_memory_than_inputs_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    from opsmith.judging.inside.devices_cuda import Cuda
-
-    device = object.__new__(Cuda)  # without a GPU: a mirror on the CPU
-    device.held = Mirror("cpu")
-    monkeypatch.setattr(Cuda, "name", "cpu")
-    monkeypatch.setattr(Cuda, "make_room", lambda *_: None)
-    area = Area(1 << 16)
-    area.bytes.copy_(torch.arange(1 << 16).to(torch.uint8))
-    held = device.mirror(area, 4096, keep=False, leave=False)
-    assert held.size == 4096
-    assert torch.equal(held.part(0, 4096, torch.uint8), area.bytes[:4096])
-    held.part(10, 1, torch.uint8).fill_(0xAA)
-    area.bytes.fill_(1)
-    device.write_back(area)
-    assert area.bytes[10] == 0xAA
-    assert area.bytes[9] == 9
-    assert bool((area.bytes[4096:] == 1).all())
-    # As many bytes again come to the same place, where that is wanted, and others elsewhere.
-    first = held.content
-    assert device.mirror(area, 4096, keep=True, leave=False).content is first
-    assert device.mirror(area, 8192, keep=True, leave=False).content is not first
-    area.close()

@@ -1,11 +1,14 @@
-"""What comes to the memory in use on a GPU is held against what a candidate may take; the numbers need no GPU."""
+"""What comes to the memory in use on a GPU is held against what a candidate may take; none of this needs a GPU."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.gpu_memory import GpuMemory
+from opsmith.judging.inside.mirror import Mirror
+from opsmith.judging.memory import Area
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.refusals import Refusal
 
@@ -40,3 +43,28 @@ def test_memory_that_is_given_back_is_no_excess() -> None:
 def test_an_impossible_limit_is_an_error() -> None:
     with pytest.raises(ArgumentError, match="gpu_memory_gib must be more than 0"):
         JudgeOptions(gpu_memory_gib=0.0)
+
+
+def test_a_gpu_has_no_more_of_the_host_s_memory_than_inputs_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    from opsmith.judging.inside.devices_cuda import Cuda
+
+    device = object.__new__(Cuda)  # without a GPU: a mirror on the CPU
+    device.held = Mirror("cpu")
+    monkeypatch.setattr(Cuda, "name", "cpu")
+    monkeypatch.setattr(Cuda, "make_room", lambda *_: None)
+    area = Area(1 << 16)
+    area.bytes.copy_(torch.arange(1 << 16).to(torch.uint8))
+    held = device.mirror(area, 4096, keep=False, leave=False)
+    assert held.size == 4096
+    assert torch.equal(held.part(0, 4096, torch.uint8), area.bytes[:4096])
+    held.part(10, 1, torch.uint8).fill_(0xAA)
+    area.bytes.fill_(1)
+    device.write_back(area)
+    assert area.bytes[10] == 0xAA
+    assert area.bytes[9] == 9
+    assert bool((area.bytes[4096:] == 1).all())
+    # As many bytes again come to the same place, where that is wanted, and others elsewhere.
+    first = held.content
+    assert device.mirror(area, 4096, keep=True, leave=False).content is first
+    assert device.mirror(area, 8192, keep=True, leave=False).content is not first
+    area.close()

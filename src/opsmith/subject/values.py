@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 _TIES = (0.5, -1.0, 1.0, -0.5, 0.0, 2.5, -1.5, 2.0, 1.5, -2.0, 3.0, -2.5, 6.0, -3.0, 3.5, -0.0, 4.0, -3.5, -6.0, 8.0)
-# Where no element's number depends on its place.
-_AT_A_TIME = 1 << 26
+_AT_A_TIME = 1 << 26  # elements, where none's number depends on its place
 _Make = Callable[[tuple[int, ...], torch.dtype, torch.Generator], Tensor]
 
 
