@@ -30,16 +30,14 @@ Found = dict[str, Any]
 
 def judge_suite() -> str:
     """Return a table for each machine that has results; "" where there are none."""
-    files = [HERE / "results" / f"judge_suite_{device}.json" for device in ("gpu", "cpu")]
-    return "\n\n".join(_of_machine(json.loads(file.read_text(encoding="utf-8"))) for file in files if file.is_file())
+    every = (_read(f"judge_suite_{device}.json") for device in ("gpu", "cpu"))
+    return "\n\n".join(_of_machine(content) for content in every if content is not None)
 
 
 def judge_times() -> str:
     """Return the seconds of a call as the judge, `bench` and CUPTI take them; "" without results."""
-    file = HERE / "results" / "judge_times_gpu.json"
-    if not file.is_file():
+    if (content := _read("judge_times_gpu.json")) is None:
         return ""
-    content = json.loads(file.read_text(encoding="utf-8"))
     lines = [
         f"{content['device']}, torch {content['torch']}, {content['date'][:10]}:",
         "",
@@ -56,10 +54,8 @@ def judge_times() -> str:
 
 def judge_throughput() -> str:
     """Return how many candidates a GPU judges in an hour, by what is asked; "" without results."""
-    file = HERE / "results" / "judge_throughput_gpu.json"
-    if not file.is_file():
+    if (content := _read("judge_throughput_gpu.json")) is None:
         return ""
-    content = json.loads(file.read_text(encoding="utf-8"))
     rows: Sequence[Found] = content["rows"]
     count, cores = len(rows[0]["candidates"]), rows[0]["cores"]
     lines = [
@@ -76,10 +72,8 @@ def judge_throughput() -> str:
 
 def kernelbench() -> str:
     """Return what the judge says of copies of KernelBench's models, a row for each level; "" without results."""
-    file = HERE / "results" / "kernelbench_cpu.json"
-    if not file.is_file():
+    if (content := _read("kernelbench_cpu.json")) is None:
         return ""
-    content = json.loads(file.read_text(encoding="utf-8"))
     results: Sequence[Found] = content["results"]
     lines = [
         f"{content['device']}, torch {content['torch']}, {content['date']}:",
@@ -95,6 +89,12 @@ def kernelbench() -> str:
         cells = map(str, [name.removeprefix("level"), len(of_level), *known, len(of_level) - sum(known)])
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _read(name: str) -> Found | None:
+    file = HERE / "results" / name
+    found: Found | None = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return found
 
 
 def _of_machine(content: Found) -> str:
