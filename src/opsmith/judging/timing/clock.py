@@ -63,7 +63,7 @@ def measure_overhead(cell: Cell, nbytes: int = 0) -> Overhead:
     byte_s = 0.0
     if cell.is_exact and nbytes:
         inputs = [torch.zeros(nbytes, dtype=torch.uint8)]
-        tries = max(_LEAST_TRIES, min(_TRIES["cpu"], _TRIED_BYTES // nbytes))
+        tries = max(_LEAST_TRIES, min(_TRIES[cell.device], _TRIED_BYTES // nbytes))
         byte_s = max(0.0, min(_empty_batch_s(cell, inputs, [0]) for _ in range(tries)) - few) / nbytes
     return Overhead(max(0.0, few - call_s * _FEW), call_s, byte_s)
 
