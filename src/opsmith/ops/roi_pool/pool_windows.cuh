@@ -15,11 +15,9 @@ namespace {
 
 using boxes::tile_images, boxes::Tiling;
 
-// A window of one part of the boxes is a turn. With a plan, blocks draw turns until there are none left: where there is
-// nothing to do only as many have to exit as the GPU runs at once.
-constexpr bool are_turns_drawn = true;
-
-// The next turn of a block. To be called by all threads, and followed by a barrier before they call it again.
+// The next turn of a block, which is a window of one part of the boxes. With a plan, blocks draw turns until there are
+// none left: where there is nothing to do only as many have to exit as the GPU runs at once. To be called by all
+// threads, and followed by a barrier before they call it again.
 __device__ inline int64_t next_turn(const Plan& plan, int64_t turn, int& drawn) {
   if (plan.data == nullptr) return turn + gridDim.x;
   if (threadIdx.x == 0) drawn = atomicAdd(plan.turns(), 1);
@@ -89,7 +87,7 @@ bool launch_windows(const View<const T, 4>& features, const View<const float, 2>
   const int64_t turns = tiling.parts * pooling.images, batches = tiling.pieces / window_batch;
   const int64_t shares = turns >= 256 || batches < 2 ? 1 : 256 / turns < batches ? 256 / turns : batches;
   // A multiprocessor has room for one block.
-  const int64_t most = plan.data != nullptr && are_turns_drawn ? count_multiprocessors() : turns * shares;
+  const int64_t most = plan.data != nullptr ? count_multiprocessors() : turns * shares;
   const unsigned blocks = blocks_for(turns * shares < most ? turns * shares : most, 1);
   gpu::allow_shared_memory(pool_windows<vectors, T>, bytes);
   launch_early<pool_windows<vectors, T>>("roi_pool_sized", blocks, window_threads, bytes, stream, features, boxes,
