@@ -33,6 +33,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
+    _keep_a_core()
+    # `PYTHONPATH=src` is of no use to what tests start in other folders.
+    if path := os.environ.get("PYTHONPATH"):
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            str(Path(entry).resolve()) for entry in path.split(os.pathsep) if entry
+        )
+
+
+def _keep_a_core() -> None:
     """Give each of pytest-xdist's workers a core of its own, where there are as many, before torch counts them.
 
     What a test starts stays there too: compilers, the processes of a check, OpenMP's threads. Workers then take nothing

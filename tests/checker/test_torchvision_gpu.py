@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from forks import python_c
@@ -34,7 +36,7 @@ def test_a_kernel_on_the_default_stream_is_found() -> None:
     vision = pytest.importorskip("torchvision", reason="torchvision is not installed")
     if tuple(int(part) for part in vision.__version__.split(".")[:2]) >= _MENDED:
         pytest.skip("torchvision has mended it")
-    done = python_c(_CHECK)
+    done = python_c(_CHECK, env=os.environ)
     assert done.returncode == 0, done.stderr
     assert "value: passed" in done.stdout
     assert "streams: failed" in done.stdout
