@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 from opsmith_detection.config import (
@@ -223,11 +224,18 @@ def as_dicts(targets: Targets, canvas: tuple[int, int] = (128, 160)) -> list[dic
 
 def losses_of_theirs(name: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the losses of torchvision's narrow model in training, and what `summary` says of the gradients by its names."""
+    from torchvision.models.detection import roi_heads
+
     images, sizes = made_images(SEED)
     model = narrow_model(name, **({} if name.startswith("retinanet") else ALL_OF_THEIRS)).train()
     if not name.endswith("_v2"):
         model.backbone.body.eval()  # frozen
-    losses = model(as_list(images, sizes), as_dicts(made_targets()))
+    project = roi_heads.project_masks_on_boxes
+    # Half a pixel, for which the resizing that `prepared` leaves out makes up.
+    with mock.patch.object(
+        roi_heads, "project_masks_on_boxes", lambda masks, boxes, *rest: project(masks, boxes - 0.5, *rest)
+    ):
+        losses = model(as_list(images, sizes), as_dicts(made_targets()))
     torch.stack([*losses.values()]).sum().backward()
     gradients = {
         key: summary(key, value.grad)

@@ -17,7 +17,7 @@ from opsmith_detection.models.boxes import pick
 from opsmith_detection.models.layers import ConvNorm, Norm
 from opsmith_detection.structures import Targets
 
-__all__ = ["MaskHead"]
+__all__ = ["MaskHead", "mask_targets"]
 
 # RoIs whose masks are drawn at once in training. There is room for many more RoIs than are foreground, and twice their
 # resolution is the most that a step would keep: it is computed again for the backward instead, some RoIs at a time.
@@ -68,31 +68,30 @@ class MaskHead(nn.Module):
         return logits.view(-1, *x.shape[2:])
 
     def loss(self, levels: Sequence[Tensor], rois: RoIs, targets: Targets) -> dict[str, Tensor]:
-        """Return the loss of the RoIs that are foreground, as it is with torchvision's masks of whole images."""
+        """Return the loss of the RoIs that are foreground."""
         assert targets.masks is not None
         logits = self(levels, rois.boxes, rois.is_foreground, rois.label)
-        wanted = _cut(targets, rois, logits.shape[-1])
+        wanted = mask_targets(targets, rois, logits.shape[-1])
         each = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean((2, 3))
         count = rois.is_foreground.sum().clamp(min=1)
         return {"loss_mask": torch.where(rois.is_foreground, each, 0.0).sum() / count}
 
 
 @torch.no_grad()
-def _cut(targets: Targets, rois: RoIs, size: int) -> Tensor:
+def mask_targets(targets: Targets, rois: RoIs, size: int) -> Tensor:
     """Return the part of its object's mask that lies in each RoI, [B, K, size, size], from 0 to 1.
 
-    torchvision samples the mask of the whole image and takes the middle of a pixel for its corner. So does this, in a mask
-    that was cut out at the object's box and resized: points are moved by half a pixel of the image, and back by half a
-    pixel of the mask.
+    An element is what the mask has in its cell, with pixels as squares, as a mask is pasted later. torchvision's are half a
+    pixel off, for which its resizing of masks makes up where images are resized: it takes the nearest pixel's corner.
     """
     masks = targets.masks
     assert masks is not None
     images, objects, resolution, _ = masks.shape
     own = pick(targets.boxes, rois.object)
     corner, sides = own[..., :2].repeat(1, 1, 2), (own[..., 2:] - own[..., :2]).repeat(1, 1, 2)
-    placed = (rois.boxes + 0.5 - corner) * (resolution / sides) - 0.5
+    placed = (rois.boxes - corner) * (resolution / sides)
     number = rois.object + objects * torch.arange(images, device=own.device)[:, None]
     number = torch.where(rois.is_foreground, number, -1)[..., None]
     places = torch.cat([number, torch.where(rois.is_foreground[..., None], placed, 0.0)], -1).flatten(0, 1)
-    cut = roi_align(masks.flatten(0, 1)[:, None].float(), places, size)
+    cut = roi_align(masks.flatten(0, 1)[:, None].float(), places, size, aligned=True)
     return cut.view(images, -1, size, size) / 255
