@@ -95,7 +95,7 @@ def measure(phase: str) -> dict[str, Any]:
 
 def summary(row: dict[str, Any]) -> str:
     """Return a line that says how a case went."""
-    what = " ".join(str(row[key]) for key in ("function", "bins", "dtype", "phase", "layout") if key in row)
+    what = " ".join(str(row[key]) for key in ("function", "bins", "dtype", "phase", "layout", "sides") if row.get(key))
     times = (f"{name} {1e3 * values['median']:.3f} ms" for name, values in row["seconds"].items())
     faster = (f"{values['median']:.1f}x {name}" for name, values in row.get("times_faster", {}).items())
     rest = (f"{key} {row[key]}" for key in ("target", "extra_bytes", "difference") if row.get(key) is not None)

@@ -44,13 +44,17 @@ class Size:
 
 @dataclass(frozen=True)
 class Case:
-    """A function of torchvision.ops with bins of one number, and how many times faster than it ours is to be."""
+    """A function of torchvision.ops with bins of one number, and how many times faster than it ours is to be.
+
+    `sides` are the least and the most pixels of a box's sides, which are spread evenly between the two.
+    """
 
     function: str
     bins: int
     dtype: torch.dtype
     phase: str
     target: float | None = None
+    sides: tuple[int, int] | None = None
 
 
 CASES = (
@@ -70,13 +74,18 @@ CASES = (
     Case("roi_pool", 7, torch.float32, "backward", 3),
     Case("roi_pool", 7, torch.float16, "forward"),
     Case("roi_pool", 7, torch.float16, "backward"),
+    Case("roi_pool", 7, torch.float32, "forward", sides=(1, 30)),
+    Case("roi_pool", 7, torch.float32, "forward", sides=(1, 100)),
+    Case("roi_pool", 7, torch.float32, "forward", sides=(50, 200)),
+    Case("roi_pool", 7, torch.float32, "forward", sides=(100, 300)),
 )
 
 
-def make_boxes(count: int, images: int, height: int, width: int) -> Tensor:
-    """Return boxes [count, 5] of 16 to 500 pixels that lie in images of this size, on the CPU; most are small."""
+def make_boxes(count: int, images: int, height: int, width: int, sides: tuple[int, int] | None = None) -> Tensor:
+    """Return boxes [count, 5] in images of this size, on the CPU: of `sides`, or of 16 to 500 pixels, most of them small."""
     generator = torch.Generator().manual_seed(0)
-    size = 16 + 484 * torch.rand(count, 2, generator=generator) ** 2
+    spread = torch.rand(count, 2, generator=generator)
+    size = 16 + 484 * spread**2 if sides is None else sides[0] + (sides[1] - sides[0]) * spread
     corner = (torch.tensor([width, height]) - size) * torch.rand(count, 2, generator=generator)
     index = torch.randint(0, images, (count, 1), generator=generator)
     return torch.cat([index, corner, corner + size], 1)
@@ -96,7 +105,7 @@ def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> d
     shapes = [(size.images, size.channels, size.height >> level, size.width >> level) for level in range(levels)]
     features = [torch.randn(shape, generator=generator, device=device) for shape in shapes]
     image = round(size.height / SCALE), round(size.width / SCALE)
-    boxes = make_boxes(size.boxes, size.images, *image).to(device)
+    boxes = make_boxes(size.boxes, size.images, *image, case.sides).to(device)
     inner = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     results: dict[str, Tensor] = {}
     calls: dict[str, Call] = {}
@@ -107,6 +116,7 @@ def _measure(case: Case, layout: str, device: str, size: Size, vision: Any) -> d
         "phase": case.phase,
         "layout": layout,
         "target": case.target,
+        "sides": case.sides,
     }
     mine = [one.to(case.dtype).contiguous(memory_format=inner) for one in features]
     calls["opsmith"], row["extra_bytes"] = _prepare(

@@ -29,4 +29,5 @@ def _case(row: dict[str, Any]) -> list[str]:
         return [phase]
     # It does not support bfloat16.
     dtype = "bfloat16 (torchvision: float16)" if row["dtype"] == "bfloat16" else row["dtype"]
-    return [f"{row['function']} {row['bins']} x {row['bins']} {dtype} {row['layout']}, {phase}"]
+    boxes = ", boxes of {} to {} pixels".format(*row["sides"]) if row.get("sides") else ""
+    return [f"{row['function']} {row['bins']} x {row['bins']} {dtype} {row['layout']}{boxes}, {phase}"]
