@@ -1,12 +1,15 @@
 """Trains examples/detection and torchvision's model on the same digits, from the same weights, with the same schedule.
 
     python benchmarks/detection_digits.py --json results.json                    # three seeds of configs/digits.yaml
+    python benchmarks/detection_digits.py --json results.json --seeds 1 --only torchvision --device cuda:1   # a part of that
     python benchmarks/detection_digits.py --device cpu --images 100 --seeds 0 solver.steps=4 data.batch=2 data.workers=2
 
 For each seed torchvision's model is made first, and both begin with its weights. torchvision's is trained as its references
 do: a list of images with whole masks, `GeneralizedRCNNTransform` resizes them, eager mode with autocast. The optimizer, the
 rates, clipping and the order of images are this program's for both. Both are measured by the same code: torchvision's
 trained weights are loaded into our model for that, whose outputs the tests hold against torchvision's.
+
+Several processes, each with a part on a GPU of its own, may write to one file.
 
 It needs torchvision, and what examples/detection needs.
 """
@@ -23,12 +26,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -158,6 +163,20 @@ def run(config: Config, seed: int, device: torch.device, sides: Sequence[str] = 
     return {"seed": seed, **measured}
 
 
+def write(file: Path, about: dict[str, Any], runs: list[dict[str, Any]]) -> None:
+    """Write what was measured; runs of a file that is there with the same settings stay, unless they are measured again."""
+    with FileLock(f"{file}.lock"):
+        known: dict[int, dict[str, Any]] = {}
+        if file.is_file():
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if {**content, **about, "date": ""} == {**content, "date": ""}:
+                known = {one["seed"]: one for one in content["runs"]}
+        for one in runs:
+            known[one["seed"]] = known.get(one["seed"], {}) | one
+        ordered = [known[seed] for seed in sorted(known)]
+        file.write_text(json.dumps({**about, "runs": ordered}, indent=2) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=ROOT / "examples" / "detection" / "configs" / "digits.yaml")
@@ -182,9 +201,14 @@ def main() -> None:
             row.append(f"{side} {statistics.fmean(values):9.3f}{spread}")
         print(f"{name:12}  {'   '.join(row)}")
     if given.json is not None:
-        where = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-        about = {"device": where, "torch": torch.__version__, "config": str(given.config.name), "runs": results}
-        given.json.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        about = {
+            "date": datetime.now(timezone.utc).date().isoformat(),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            "torch": torch.__version__,
+            "config": str(given.config.name),
+            "overrides": [one for one in given.overrides if not one.startswith(("output=", "data.workers="))],
+        }
+        write(given.json, about, results)
 
 
 if __name__ == "__main__":
