@@ -8,9 +8,9 @@ seven objects each and ResNet-50 with frozen batch norm (configs/mask_rcnn_r50.y
 the model of configs/digits_small.yaml. Weights are such that both find as many objects as they may.
 
 A training step is forward, losses, backward and SGD, under autocast to bfloat16 or in float32 with TF32. "opsmith" is the
-step of examples/detection, a CUDA graph; "opsmith eager" is the same without it. "torchvision" is its model as its
-references train it; "channels_last" is that in this format, and "compiled" has the backbone and the RPN's head compiled as
-well, which are the parts without shapes that the data give.
+step of examples/detection, a CUDA graph; "opsmith eager" is the same without it, and "opsmith recompute" with
+`model.recompute=true`. "torchvision" is its model as its references train it; "channels_last" is that in this format, and
+"compiled" has the backbone and the RPN's head compiled as well, which are the parts without shapes that the data give.
 
 A sample is the host's time of some steps, until the GPU is done. Competitors take turns within a round and ratios are formed
 within a round, unless the memory is too small for all of them ("alone"). `waits` are calls of cudaStreamSynchronize in a
@@ -29,6 +29,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ CONFIGS = ROOT / "examples" / "detection" / "configs"
 GPU_CANVAS, CPU_CANVAS = (800, 1344), (128, 128)
 OBJECTS = 7  # COCO's images have so many on average
 ROUNDS, STEPS = 9, 3
-COMPETITORS = ("opsmith", "opsmith eager", "torchvision", "channels_last", "compiled")
+COMPETITORS = ("opsmith", "opsmith eager", "opsmith recompute", "torchvision", "channels_last", "compiled")
 
 Call = Callable[[], Any]
 
@@ -131,7 +132,7 @@ def prepared(name: str, config: Config, canvas: tuple[int, int], device: str) ->
     torch.manual_seed(0)
     theirs = spread(torchvision_model(config.model, (min(canvas),), max(canvas)))
     if name.startswith("opsmith"):
-        model = build_model(config.model)
+        model = build_model(replace(config.model, recompute=name == "opsmith recompute"))
         load_torchvision(model, theirs.state_dict())
         return model.to(device)
     theirs = theirs.to(device)
@@ -149,7 +150,7 @@ def training(name: str, config: Config, canvas: tuple[int, int], batch: Batch, d
     model = prepared(name, config, canvas, device).train()
     optimizer = build_optimizer(model, config.solver)
     if name.startswith("opsmith"):
-        step = TrainStep(model, optimizer, config, images=len(batch.images), graph=name == "opsmith")
+        step = TrainStep(model, optimizer, config, images=len(batch.images), graph=name != "opsmith eager")
         return lambda: step(iter([batch]), 0)
     images, targets = as_theirs(batch)
 
@@ -219,7 +220,8 @@ def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without
     config = load_config(CONFIGS / f"{model}.yaml", [f"solver.precision={precision}", "solver.rate=1e-5"])
     batch = make_batch(batch_size, GPU_CANVAS, config.model, "cuda")
     kind = training if phase == "training" else inference
-    names = [name for name in COMPETITORS if name not in without]
+    left_out = [*without, *(["opsmith recompute"] if phase == "inference" else [])]
+    names = [name for name in COMPETITORS if name not in left_out]
     makers = {name: partial(kind, name, config, GPU_CANVAS, batch, "cuda") for name in names}
     row: dict[str, Any] = {"phase": phase, "model": model, "batch": batch_size, "precision": precision}
     facts: dict[str, dict[str, Any]] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 __all__ = [
@@ -133,6 +133,15 @@ class ModelConfig:
     box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
     mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
     retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
+    recompute: bool = False  # activations of the ResNet's blocks and of masks for the backward, instead of keeping them
+
+    @model_validator(mode="after")
+    def _counts_batches_once(self) -> ModelConfig:
+        if self.recompute and (self.backbone.norm != "frozen" or (self.has_masks and self.mask_head.norm)):  # type: ignore[union-attr]
+            raise ValueError(
+                "recompute=true takes frozen norms: others would count each batch twice in their statistics"
+            )
+        return self
 
     @property
     def has_masks(self) -> bool:

@@ -17,6 +17,7 @@ from opsmith_detection.config import (
     load_config,
 )
 from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.engine.step import autocast
 from opsmith_detection.models import build_model
 from opsmith_detection.models.layers import ConvNorm
 from opsmith_detection.models.weights import WeightsError, load_backbone, load_torchvision
@@ -36,6 +37,7 @@ SMALL = ModelConfig(
 MODELS = {
     "mask": SMALL,
     "frozen": replace(SMALL, backbone=replace(SMALL.backbone, norm="frozen", trainable_stages=3)),
+    "recompute": replace(SMALL, recompute=True, backbone=replace(SMALL.backbone, norm="frozen", trainable_stages=3)),
     "bottleneck": replace(SMALL, backbone=replace(SMALL.backbone, depth=50)),
     "deformable": replace(SMALL, backbone=replace(SMALL.backbone, deformable_stages=(4, 5))),
     "norms": replace(
@@ -325,6 +327,41 @@ def test_activations_of_masks_are_not_kept_for_the_backward(monkeypatch: pytest.
         found[at_once] = [losses["loss_mask"].detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
     for one, other in zip(*found.values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["rcnn", "retinanet"])
+def test_what_is_recomputed_is_not_kept_and_changes_nothing(kind, precision):
+    images, sizes, targets = batch()
+    config = replace(MODELS["frozen"], kind=kind)
+    kept, found = {}, {}
+    for recompute in (False, True):
+        torch.manual_seed(0)
+        model = build_model(replace(config, recompute=recompute)).train()
+        storages: dict[int, int] = {}
+
+        def pack(tensor: Tensor, storages: dict[int, int] = storages) -> Tensor:
+            storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        torch.manual_seed(1)
+        keeping = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+        with autocast(torch.device("cpu"), precision), keeping:
+            losses = model(images, sizes, targets)
+        kept[recompute] = sum(storages.values())
+        total(losses).backward()
+        found[recompute] = [*losses.values(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    assert kept[True] < 0.8 * kept[False]
+    # A weight's gradient is a sum over parts, which are rounded to 16 bits one by one.
+    tolerance = {"rtol": 1e-4, "atol": 1e-6} if precision == "float32" else {"rtol": 0.05, "atol": 2e-3}
+    for one, other in zip(found[False], found[True], strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
+
+
+def test_norms_of_a_batch_are_not_recomputed():
+    for config in (MODELS["mask"], replace(MODELS["frozen"], mask_head=MaskHeadConfig(norm=True))):
+        with pytest.raises(ValueError, match="count each batch twice"):
+            replace(config, recompute=True)
 
 
 def test_stages_that_are_not_trained_have_no_gradient():

@@ -48,6 +48,7 @@ class Refusing(TorchDispatchMode):
 KINDS = {
     "mask": [*SMALL, "model.backbone.norm=batch"],
     "mask v2": [*SMALL, "model.backbone.norm=batch", "model.box_head.convs=1", "model.mask_head.norm=true"],
+    "recompute": [*SMALL, "model.recompute=true"],
     "deformable": [*SMALL, "model.backbone.deformable_stages=[5]"],
     "boxes": ["model.mask_head=null", *SMALL[:6], *SMALL[7:]],
     "retinanet": [*SMALL[:5], "model.kind=retinanet", "model.retinanet.box_loss=giou"],

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith_detection.config import BackboneConfig
-from opsmith_detection.models.layers import ConvNorm, Norm
+from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
 
 __all__ = ["Normalise", "Pyramid", "ResNet"]
 
@@ -45,6 +45,8 @@ class Normalise(nn.Module):
 class Block(nn.Module):
     """Two 3x3 convolutions or, with `is_deep`, one between two of 1x1, and what goes around them. Strides are in 3x3."""
 
+    recompute = False
+
     def __init__(self, inputs: int, width: int, stride: int, norm: Norm, *, deformable: bool, is_deep: bool) -> None:
         super().__init__()
         self.channels = width * 4 if is_deep else width
@@ -61,6 +63,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return [N, channels, H / stride, W / stride]."""
+        return computed_again(self._forward, x) if self.recompute and self.training else self._forward(x)
+
+    def _forward(self, x: Tensor) -> Tensor:
         around = x if self.downsample is None else self.downsample(x)
         x = self.conv1(x)
         out: Tensor = self.conv2(x, around) if self.conv3 is None else self.conv3(self.conv2(x), around)
@@ -70,10 +75,11 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     """A ResNet without its classifier, which returns what stages 2 to 5 make, at a 4th to a 32nd of the resolution.
 
-    `channels` are their numbers of channels. The stages that are not trained have no gradient.
+    `channels` are their numbers of channels. The stages that are not trained have no gradient. With `recompute` a block
+    keeps its input alone.
     """
 
-    def __init__(self, config: BackboneConfig) -> None:
+    def __init__(self, config: BackboneConfig, *, recompute: bool = False) -> None:
         super().__init__()
         inputs = config.width
         self.conv1 = ConvNorm(3, inputs, 7, stride=2, norm=config.norm)
@@ -84,6 +90,7 @@ class ResNet(nn.Module):
             for number in range(count):
                 stride, deformable = 2 if stage > 2 and number == 0 else 1, stage in config.deformable_stages
                 block = Block(inputs, width, stride, config.norm, deformable=deformable, is_deep=config.depth >= 50)
+                block.recompute = recompute
                 blocks.append(block)
                 inputs = block.channels
             self.add_module(f"layer{stage - 1}", nn.Sequential(*blocks))

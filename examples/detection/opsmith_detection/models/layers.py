@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from opsmith.ops import DeformConv2d, deform_conv2d
 from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 
-__all__ = ["ConvNorm", "Norm"]
+__all__ = ["ConvNorm", "Norm", "computed_again"]
 
 Norm = Literal["frozen", "batch", "sync", "group"]
+
+
+def computed_again(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """Return what a function makes of tensors. It is called again for the backward, and keeps its inputs alone."""
+    device = inputs[0].device.type
+    # Calls that share a weight would share autocast's copy of it, too, and sum up their gradients in 16 bits.
+    with torch.autocast(device, enabled=torch.is_autocast_enabled(device), cache_enabled=False):
+        result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 class _Kind(NamedTuple):

@@ -8,13 +8,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from opsmith.ops import roi_align
 from opsmith_detection.config import MaskHeadConfig
 from opsmith_detection.models.box_head import RoIs, pool
 from opsmith_detection.models.boxes import pick
-from opsmith_detection.models.layers import ConvNorm, Norm
+from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
 from opsmith_detection.structures import Targets
 
 __all__ = ["MaskHead", "mask_targets"]
@@ -25,11 +24,16 @@ _AT_ONCE = 128
 
 
 class MaskHead(nn.Module):
-    """Draws the mask of each box for its own class; the others' would be dropped, and are not computed."""
+    """Draws the mask of each box for its own class; the others' would be dropped, and are not computed.
 
-    def __init__(self, channels: int, classes: int, config: MaskHeadConfig, norm: Norm) -> None:
+    With `recompute`, which takes no norm, training keeps what is pooled alone.
+    """
+
+    def __init__(
+        self, channels: int, classes: int, config: MaskHeadConfig, norm: Norm, *, recompute: bool = False
+    ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.recompute = config, recompute
         inputs = (channels, *[config.channels] * config.convs)
         kind = norm if config.norm else None
         self.convs = nn.ModuleList(ConvNorm(of, to, norm=kind) for of, to in pairwise(inputs))
@@ -41,8 +45,8 @@ class MaskHead(nn.Module):
     def forward(self, levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, labels: Tensor) -> Tensor:
         """Return the logits of the masks of boxes [B, K, 4] with these labels, float32 [B, K, M, M]."""
         x = pool(levels, boxes, is_valid, self.config.pooled)
-        for conv in self.convs:
-            x = conv(x, valid=is_valid.flatten())
+        if not self.recompute:
+            x = self._convolve(x, is_valid.flatten())
         # The classes' weights, one for each mask: a product, because its gradient is summed in a fixed order.
         classes = torch.arange(self.classes.out_channels, device=labels.device)
         one_hot = (labels.flatten()[:, None] == classes).to(self.classes.weight.dtype)
@@ -52,17 +56,21 @@ class MaskHead(nn.Module):
         bias = one_hot @ self.classes.bias
         if torch.is_grad_enabled():
             parts = zip(x.split(_AT_ONCE), weight.split(_AT_ONCE), bias.split(_AT_ONCE), strict=True)
-            drawn = [checkpoint(self._draw, *part, use_reentrant=False, preserve_rng_state=False) for part in parts]
-            logits = torch.cat(drawn)
+            logits = torch.cat([computed_again(self._draw, *part) for part in parts])
         else:
             logits = self._draw(x, weight, bias)
         return logits.view(*is_valid.shape, *logits.shape[1:])
 
+    def _convolve(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
+        for conv in self.convs:
+            x = conv(x, valid=valid)
+        return x
+
     def _draw(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the logits of masks, float32 [R, M, M], with a weight [R, C] and a bias [R] for each."""
-        # Autocast would make one copy of the weight for all parts, and sum up their gradients in 16 bits.
-        of, by = (each.to(x.dtype) for each in self.upsample.parameters())
-        x = functional.conv_transpose2d(x, of, by, stride=2).relu_()
+        if self.recompute:
+            x = self._convolve(x)
+        x = self.upsample(x).relu_()
         pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
         logits = torch.bmm(pixels, weight[..., None].to(pixels.dtype)).squeeze(2).float() + bias[:, None]
         return logits.view(-1, *x.shape[2:])

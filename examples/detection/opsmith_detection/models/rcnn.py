@@ -31,14 +31,16 @@ class GeneralizedRCNN(nn.Module):
         super().__init__()
         channels, norm = config.backbone.pyramid_channels, config.backbone.trained_norm
         self.normalise = Normalise(config.mean, config.std)
-        self.backbone = ResNet(config.backbone)
+        self.backbone = ResNet(config.backbone, recompute=config.recompute)
         pyramid_norm = norm if config.backbone.pyramid_norm else None
         self.pyramid = Pyramid(self.backbone.channels, channels, norm=pyramid_norm, extra="pool")
         self.rpn = None if config.rpn is None else RPN(channels, config.rpn)
         self.box_head = BoxHead(channels, config.classes, config.box_head, norm)
         self.most_foreground = int(config.box_head.samples * config.box_head.positive_fraction)
         self.mask_head = (
-            None if config.mask_head is None else MaskHead(channels, config.classes, config.mask_head, norm)
+            None
+            if config.mask_head is None
+            else MaskHead(channels, config.classes, config.mask_head, norm, recompute=config.recompute)
         )
 
     def forward(

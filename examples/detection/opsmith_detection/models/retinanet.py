@@ -51,7 +51,7 @@ class RetinaNet(nn.Module):
         channels, own = config.backbone.pyramid_channels, config.retinanet
         self.config = own
         self.normalise = Normalise(config.mean, config.std)
-        self.backbone = ResNet(config.backbone)
+        self.backbone = ResNet(config.backbone, recompute=config.recompute)
         norm = config.backbone.trained_norm if config.backbone.pyramid_norm else None
         self.pyramid = Pyramid(self.backbone.channels[1:], channels, norm=norm, extra=own.extra_levels_from)
         sizes = [[float(int(size * scale)) for scale in own.scales] for size in own.base_sizes]
