@@ -31,6 +31,7 @@ from turns import record  # noqa: E402
 
 # What is asked, and the options that ask for it. Two that are timed on one GPU at once would have each other's time.
 TIMED = {"both verdicts and times": (), "as posed, and times": ("--no-operator",)}
+_GPU_GIB = 8
 UNTIMED = {"both verdicts": ("--no-time",), "as posed": ("--no-time", "--no-operator")}
 
 
@@ -81,7 +82,9 @@ def rows_of(device: str, count: int, beside: int) -> Iterator[dict[str, Any]]:
     names = [row.name for row in rows]
     for asked, options in (TIMED | UNTIMED).items():
         for together in (1,) if asked in TIMED or beside == 1 else (1, beside):
-            found = judged(rows, device, options, together)
+            # With the half of the GPU's memory that is usual, batches beside each other would take turns.
+            more = ("--gpu-memory-gib", str(_GPU_GIB)) if device == "cuda" and together > 1 else ()
+            found = judged(rows, device, (*options, *more), together)
             yield {"asked": asked, "beside": together, "cores": os.cpu_count(), "candidates": names, **found}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from opsmith._printable import printable
 from opsmith.judging.answers import CellError
 from opsmith.judging.candidate import Candidate
+from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.messages import MessageError, receive, send
@@ -52,6 +53,7 @@ class CandidateProcess:
         self.shared_files: set[tuple[int, int]] = set()
         self._looked_s = time.monotonic()
         self._number = 0
+        self.claim: Claim | None = None
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
         self._process, self._link = start_process(self.folder, candidate, device, limits, self._output)
@@ -70,7 +72,7 @@ class CandidateProcess:
             raise CellError(_over(f"PyTorch alone does not fit into {allowed}: allow more (--memory-gib)")) from None
         missing = list(map(str, found.get("missing", ())))
         if self.device == "cuda":
-            self._gpu = GpuMemory(self.limits.gpu_bytes)
+            self._gpu = GpuMemory(self.limits.gpu_bytes, claim=self.claim)
         else:
             try:
                 self.memory = OtherMemory(family(self.pid)[-1])

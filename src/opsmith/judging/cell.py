@@ -20,6 +20,7 @@ from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charg
 from opsmith.judging.areas import Areas
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.candidate_process import CandidateProcess
+from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.image import Image
 from opsmith.judging.launch import Limits
 from opsmith.judging.memory import Shared, describe, sum_of_words
@@ -30,8 +31,7 @@ from opsmith.judging.staging import StagedResults
 
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
-_MOST_PATIENCE = 4
-_TIMES_RESULTS = 3
+_MOST_PATIENCE, _TIMES_RESULTS = 4, 3
 _LEAST_BYTES = 1 << 20
 
 
@@ -44,17 +44,18 @@ class Cell:
         device: str,
         limits: Limits | None = None,
         process: CandidateProcess | None = None,
+        claim: Claim | None = None,
     ) -> None:
-        """Start the process, if there is none that was started for the candidate before; the candidate is not opened.
+        """Start the process, unless one was started for the candidate before, with the judgement's claim on a GPU's memory.
 
-        Raises CellError where it does not start.
+        The candidate is not opened. Raises CellError where it does not start.
         """
         self.candidate, self.device, self.limits = candidate, device, limits or Limits()
-        self._is_new = True
         self._loaded: Image | None = None
         self._bytes = torch.empty(0, dtype=torch.uint8)
-        self._is_hidden = self._is_staged = False
+        self._is_new, self._is_hidden, self._is_staged = True, False, False
         self.process = process or CandidateProcess(candidate, device, self.limits)
+        self.process.claim = claim
         self._areas = Areas.on(device, self.process, self.limits.call_s)
         try:
             self.process.wait_until_ready()

@@ -19,6 +19,8 @@ from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError
+from opsmith.judging.gpu_claims import Claim, claimed
+from opsmith.judging.gpu_memory import SLACK_BYTES
 from opsmith.judging.making import made_on
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.posed import judge_as_posed
@@ -129,10 +131,16 @@ class _Judge:
 
     def run(self, process: CandidateProcess | None = None) -> Judgement:
         """Return what was found; a process that was started before ends with this."""
+        most_bytes = self.limits.gpu_bytes and self.limits.gpu_bytes + SLACK_BYTES
+        with claimed(most_bytes, lambda: self.hooks.watch("waiting for other judgements on this GPU")) as claim:
+            self.begun_s = time.perf_counter()
+            return self._run(process, claim)
+
+    def _run(self, process: CandidateProcess | None, claim: Claim | None) -> Judgement:
         found = self.found
         try:
             if self._task_can_be_called():
-                self._with_cell(process)
+                self._with_cell(process, claim)
         except CellError as error:
             found.posed = Part("refused", (error.charge,))
         except OverLimit as over:
@@ -180,9 +188,9 @@ class _Judge:
         self.found.task_charges, self.found.notes = quality.charges, quality.notes
         return quality.can_be_called
 
-    def _with_cell(self, process: CandidateProcess | None) -> None:
-        is_small = self.bounded.most_elements <= _FEW_ELEMENTS
-        with Cell(self.candidate, self.device, self.limits, process) as cell, torch_threads(1 if is_small else None):
+    def _with_cell(self, process: CandidateProcess | None, claim: Claim | None) -> None:
+        threads = torch_threads(1 if self.bounded.most_elements <= _FEW_ELEMENTS else None)
+        with Cell(self.candidate, self.device, self.limits, process, claim) as cell, threads:
             self.cell, self.found.walls = cell, cell.walls
             self._in_cell(cell)
 

@@ -43,6 +43,8 @@ _IMPORT_S, _BUILD_S = 60.0, 300.0
 _PATIENCE_S = _BUILD_S + 120.0
 _PLAIN_S = 180.0
 _TICK_S = 0.05
+# What the candidates may take together; the rest is for the judges.
+_OF_CARD = 0.6
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,16 @@ class Judged:
     plain_speedup: float | None = None
 
 
-def judge_row(row: Row, folder: Path, **options: Any) -> dict[str, Any]:
-    """Return the judgement of a candidate as its JSON, made in this process."""
+def judge_row(row: Row, folder: Path, jobs: int = 1, **options: Any) -> dict[str, Any]:
+    """Return the judgement of a candidate as its JSON, made in this process, one of several that judge."""
+    import torch
+
     from opsmith.judging import judge
 
     load_s = _IMPORT_S if row.needs == CPU else _BUILD_S
+    if jobs > 1 and options.get("device") != "cpu" and torch.cuda.is_available():
+        # With the half of a card that is usual they would go one after another.
+        options["gpu_memory_gib"] = torch.cuda.mem_get_info()[1] / 2**30 * _OF_CARD / jobs
     found = judge(_TASKS / row.task, written(row, folder), load_seconds=load_s, **options)
     return json.loads(found.to_json())
 
@@ -194,7 +201,7 @@ def results_of(rows: Sequence[Row], asked: argparse.Namespace) -> Iterator[Judge
         work
         for row in rows
         for work in (
-            _Work(row, partial(judge_row, row, seconds=asked.seconds), asked.seconds + _PATIENCE_S),
+            _Work(row, partial(judge_row, row, jobs=asked.jobs, seconds=asked.seconds), asked.seconds + _PATIENCE_S),
             *([] if asked.no_plain else [_Work(row, partial(ask_plain, row), _PLAIN_S)]),
         )
     ]
