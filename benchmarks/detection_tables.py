@@ -81,9 +81,14 @@ def scaling_figures() -> str:
 
 
 def digits_figures() -> str:
-    """Return what trainings on the digits reach, from benchmarks/detection_digits.py."""
-    content = json.loads((RESULTS / "detection_digits_gpu.json").read_text(encoding="utf-8"))
-    sides = [side for side in ("ours", "torchvision") if side in content["runs"][0]]
+    """Return what trainings on the digits reach, from benchmarks/detection_digits.py: a table for each result file."""
+    files = [RESULTS / f"detection_digits_{device}.json" for device in ("gpu", "cpu")]
+    return "\n\n".join(_digits_table(json.loads(file.read_text(encoding="utf-8"))) for file in files if file.is_file())
+
+
+def _digits_table(content: dict[str, Any]) -> str:
+    runs = content["runs"]
+    sides = [side for side in ("ours", "torchvision") if side in runs[0]]
     names = {
         "mask/AP": "mask AP",
         "mask/AP50": "mask AP50",
@@ -93,17 +98,20 @@ def digits_figures() -> str:
         "training_s": "seconds",
     }
     head = ["", *names.values()]
+    seeds = f"{len(runs)} seeds" if len(runs) > 1 else "One seed"
+    spread = ", mean and standard deviation" if len(runs) > 1 else ""
     lines = [
-        f"{len(content['runs'])} seeds of `configs/{content['config']}` with {', '.join(content['overrides'])}, mean and "
-        f"standard deviation; {content['device']}, torch {content['torch']}, {content['date']}{_beside(content)}:",
+        f"{seeds} of `configs/{content['config']}` with {', '.join(content['overrides'])}{spread}; "
+        f"{content['device']}, torch {content['torch']}, {content['date']}{_beside(content)}:",
         "",
         head_markdown(head),
     ]
     for side in sides:
         cells = []
         for name in names:
-            values, digits = [run[side][name] for run in content["runs"]], 3 if "AP" in name else 1
-            cells.append(f"{statistics.fmean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}")
+            values, digits = [run[side][name] for run in runs], 3 if "AP" in name else 1
+            deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.fmean(values):.{digits}f}{deviation}")
         lines.append(row_markdown(["opsmith" if side == "ours" else side, *cells]))
     return "\n".join(lines)
 
