@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -79,6 +80,18 @@ def test_the_claim_of_a_judgement_that_was_killed_is_gone(tmp_path: Path) -> Non
         assert claim.others_bytes() == 0
         with claimed(80, pytest.fail, tmp_path, 100):
             assert len(list(tmp_path.glob("claim-*"))) == 2  # its file is removed
+
+
+def test_a_file_that_is_no_claim_counts_for_nothing(tmp_path: Path) -> None:
+    for name, text in (("claim-a", "much"), ("claim-b", "-50"), ("claim-c", "")):
+        (tmp_path / name).write_text(text)
+    with (tmp_path / "claim-a").open("r+") as junk, (tmp_path / "claim-b").open("r+") as less:
+        for file in (junk, less):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with claimed(100, pytest.fail, tmp_path, 100) as claim:
+            assert claim is not None
+            assert claim.others_bytes() == 0
+    assert sorted(path.name for path in tmp_path.glob("claim-*")) == ["claim-a", "claim-b"]
 
 
 def test_a_folder_that_cannot_be_written_ends_no_judgement(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

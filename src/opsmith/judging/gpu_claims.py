@@ -109,14 +109,14 @@ def _claimed_bytes(folder: Path, *, own: Path | None = None, removes: bool = Fal
     for path in folder.glob("claim-*"):
         if path == own:
             continue
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError, ValueError):  # gone meanwhile, or written by something else
             file = os.open(path, os.O_RDWR)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if removes:
                     path.unlink(missing_ok=True)
             except BlockingIOError:
-                found += int(os.read(file, 20) or 0)
+                found += max(int(os.read(file, 20)), 0)
             finally:
                 os.close(file)
     return found
