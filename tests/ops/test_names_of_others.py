@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,6 +55,7 @@ MMCV = [
 DETECTRON2 = [
     (layers, "ROIAlign", "output_size spatial_scale sampling_ratio aligned"),
     (layers, "batched_nms", "boxes scores idxs iou_threshold"),
+    (layers, "paste_masks_in_image", "masks boxes image_shape threshold"),
     *(
         (
             layers,
@@ -217,6 +219,21 @@ def test_detectron2s_layers_are_convolutions_with_what_comes_behind() -> None:
     assert repr(layers.ROIAlign((2, 3), 0.5, 2)) == (
         "ROIAlign(output_size=(2, 3), spatial_scale=0.5, sampling_ratio=2, aligned=True)"
     )
+
+
+def test_detectron2s_masks_fill_their_boxes() -> None:
+    masks = torch.rand(3, 7, 7, generator=torch.Generator().manual_seed(0))
+    boxes = torch.tensor([[2.0, 3.0, 9.0, 10.0], [-3.5, 1.2, 4.1, 9.9], [5.0, 5.0, 20.3, 18.0]])
+    found = layers.paste_masks_in_image(masks, boxes, (12, 15))
+    assert found.dtype == torch.bool
+    assert found.shape == (3, 12, 15)
+    # The first box has as many pixels as its mask.
+    assert torch.equal(found[0, 3:10, 2:9], masks[0] >= 0.5)
+    assert found[0].sum() == (masks[0] >= 0.5).sum()
+    assert torch.equal(layers.paste_masks_in_image(masks, SimpleNamespace(tensor=boxes), (12, 15), 0.5), found)
+    grey = layers.paste_masks_in_image(masks, boxes, (12, 15), threshold=-1)
+    assert grey.dtype == torch.uint8
+    assert torch.equal(grey[0, 3:10, 2:9], (masks[0] * 255).to(torch.uint8))
 
 
 def test_a_bias_that_they_do_not_have_is_refused() -> None:

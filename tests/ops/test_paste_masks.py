@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import grid_sample, interpolate, pad
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, ShapeError
 from opsmith.ops.paste_masks import paste_binary_masks_in_image, paste_masks_in_image
@@ -75,6 +75,42 @@ def test_agrees_with_interpolation(size: tuple[int, int], padding: int, dtype: t
 
 
 @devices
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [(28, 28), (5, 9), (1, 1)])
+def test_aligned_agrees_with_grid_sample(size: tuple[int, int], dtype: torch.dtype, device: str) -> None:
+    ours = masks(*size).to(device, dtype).requires_grad_()
+    theirs = ours.detach().double().requires_grad_()
+    places = boxes().to(device)
+    found = paste_masks_in_image(ours, places, SHAPE, aligned=True)
+    grid = []
+    for axis in (0, 1):
+        middles = torch.arange(SHAPE[1 - axis], device=device, dtype=torch.float64) + 0.5
+        low, high = places[:, axis : axis + 1].double(), places[:, axis + 2 : axis + 3].double()
+        grid.append((middles - low) / (high - low) * 2 - 1)
+    x, y = grid[0][:, None].expand(-1, SHAPE[0], -1), grid[1][:, :, None].expand(-1, -1, SHAPE[1])
+    expected = grid_sample(theirs, torch.stack([x, y], 3), align_corners=False)
+    # In float32 the place in a mask is off by some 2^-20 of a pixel, more where a box is small.
+    rounding = {torch.float64: 1e-12, torch.float32: 3e-5}.get(dtype, torch.finfo(dtype).eps)
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=rounding)
+    outer = torch.rand(expected.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    (gradient,) = torch.autograd.grad(found, ours, outer.to(device, dtype))
+    (other,) = torch.autograd.grad(expected, theirs, outer.to(device, dtype).double())
+    torch.testing.assert_close(gradient.double(), other, rtol=0, atol=rounding * other.abs().max().item())
+
+
+@devices
+def test_aligned_pixels_by_hand(device: str) -> None:
+    mask = torch.tensor([[[[1.0, 0.0], [1.0, 1.0]]]], device=device)
+    inside = paste_masks_in_image(mask, torch.tensor([[1.0, 0.0, 3.0, 2.0]], device=device), (3, 4), aligned=True)
+    assert inside[0, 0].tolist() == [[0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    # Half a pixel further to the left, each lies between two.
+    moved = paste_masks_in_image(mask, torch.tensor([[0.5, 0.0, 2.5, 2.0]], device=device), (2, 4), aligned=True)
+    assert moved[0, 0].tolist() == [[0.5, 0.5, 0.0, 0.0], [0.5, 1.0, 0.5, 0.0]]
+    found = paste_binary_masks_in_image(mask, torch.tensor([[0.5, 0.0, 2.5, 2.0]], device=device), (2, 4), aligned=True)
+    assert found[0, 0].tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+@devices
 def test_pixels_by_hand(device: str) -> None:
     mask = torch.tensor([[[[1.0, 0.0], [1.0, 1.0]]]], device=device)
     inside = paste_masks_in_image(mask, torch.tensor([[1.0, 0.0, 2.0, 1.0]], device=device), (3, 4), padding=0)
@@ -106,11 +142,12 @@ def test_boxes_that_are_nowhere(device: str) -> None:
         ],
         device=device,
     )
-    given = torch.ones(6, 1, 4, 4, device=device, requires_grad=True)
-    found = paste_masks_in_image(given, places, SHAPE)
-    assert not found.any()
-    assert not torch.autograd.grad(found.sum(), given)[0].any()
-    assert not paste_binary_masks_in_image(given, places, SHAPE).any()
+    for aligned in (False, True):
+        given = torch.ones(6, 1, 4, 4, device=device, requires_grad=True)
+        found = paste_masks_in_image(given, places, SHAPE, aligned=aligned)
+        assert not found.any()
+        assert not torch.autograd.grad(found.sum(), given)[0].any()
+        assert not paste_binary_masks_in_image(given, places, SHAPE, aligned=aligned).any()
 
 
 @devices
@@ -126,8 +163,13 @@ def test_a_box_far_larger_than_the_image(device: str) -> None:
 def test_gradcheck_of_both_orders() -> None:
     given = masks(3, 4, 2).requires_grad_()
     places = torch.tensor([[1.0, 0.0, 6.0, 4.0], [-3.0, 2.0, 9.0, 9.0]])
-    assert torch.autograd.gradcheck(lambda one: paste_masks_in_image(one, places, (6, 7)), given)
-    assert torch.autograd.gradgradcheck(lambda one: paste_masks_in_image(one, places, (6, 7)), given)
+    for aligned in (False, True):
+
+        def paste(one: Tensor, aligned: bool = aligned) -> Tensor:
+            return paste_masks_in_image(one, places, (6, 7), aligned=aligned)
+
+        assert torch.autograd.gradcheck(paste, given)
+        assert torch.autograd.gradgradcheck(paste, given)
 
 
 @devices
@@ -148,6 +190,7 @@ def test_no_masks_no_pixels(device: str) -> None:
     assert paste_masks_in_image(torch.ones(2, 1, 3, 3, device=device), places, (0, 7)).shape == (2, 1, 0, 7)
     assert not paste_masks_in_image(torch.ones(2, 1, 0, 3, device=device), places, (5, 7)).any()
     assert not paste_binary_masks_in_image(torch.ones(2, 1, 3, 0, device=device), places, (5, 7)).any()
+    assert not paste_binary_masks_in_image(torch.ones(2, 1, 0, 3, device=device), places, (5, 7), aligned=True).any()
 
 
 def test_what_does_not_fit_is_refused() -> None:

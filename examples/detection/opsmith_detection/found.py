@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 
 def found_in(batch: Batch, detections: Detections, place: int, kept: Tensor, size: tuple[int, int]) -> Found:
-    """Return detections of an image of a batch, on any device. Masks are pasted there.
+    """Return detections of an image of a batch, on any device. Masks are pasted there, with boxes as they are.
 
     Args:
         place: which image of the batch.
@@ -54,7 +54,8 @@ def found_in(batch: Batch, detections: Detections, place: int, kept: Tensor, siz
     if detections.masks is not None:
         at_once = max(_PASTED_AT_ONCE // (height * width), 1)
         parts = zip(detections.masks[place, index, None].split(at_once), boxes.split(at_once), strict=True)
-        rles = [rle for part in parts for rle in encoded(paste_binary_masks_in_image(*part, size)[:, 0])]
+        pasted = (paste_binary_masks_in_image(*part, size, aligned=True)[:, 0] for part in parts)
+        rles = [rle for images in pasted for rle in encoded(images)]
     return Found(boxes.cpu().numpy(), scores.tolist(), labels.tolist(), rles)
 
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from opsmith.ops._arguments import UnsupportedValueError
@@ -15,6 +17,8 @@ from opsmith.ops.deform_conv2d.mmcv import deform_conv2d as deform_conv
 from opsmith.ops.deform_conv2d.mmcv import modulated_deform_conv2d as modulated_deform_conv
 from opsmith.ops.deform_conv2d.module import Convolution
 from opsmith.ops.nms import batched_nms, nms
+from opsmith.ops.paste_masks import paste_binary_masks_in_image
+from opsmith.ops.paste_masks import paste_masks_in_image as paste_masks
 from opsmith.ops.roi_align import roi_align
 
 __all__ = [
@@ -25,10 +29,23 @@ __all__ = [
     "deform_conv",
     "modulated_deform_conv",
     "nms",
+    "paste_masks_in_image",
     "roi_align",
 ]
 
 Activation = Callable[[Tensor], Tensor]
+
+
+def paste_masks_in_image(masks: Tensor, boxes: Any, image_shape: tuple[int, int], threshold: float = 0.5) -> Tensor:
+    """Return where masks [N, h, w], resized to their boxes, are at least `threshold`: bool [N, height, width].
+
+    `boxes` are [N, 4] or detectron2's `Boxes`. A mask's pixels fill its box, which stays as it is (`aligned`). With a
+    negative threshold the result is uint8, from 0 to 255, for pictures.
+    """
+    places = boxes if isinstance(boxes, Tensor) else boxes.tensor
+    if threshold >= 0:
+        return paste_binary_masks_in_image(masks[:, None], places, image_shape, threshold, aligned=True)[:, 0]
+    return paste_masks(masks[:, None], places, image_shape, aligned=True)[:, 0].mul(255).to(torch.uint8)
 
 
 class ROIAlign(nn.Module):

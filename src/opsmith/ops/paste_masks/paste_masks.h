@@ -11,6 +11,7 @@ namespace {
 // What the operators are told, as sized.py declares it.
 struct Pasting {
   int64_t mask_height, mask_width, height, width, padding;
+  bool aligned;
 };
 
 constexpr float farthest = 536870912.0f;  // pixels; the same number is in sized.py
@@ -32,14 +33,15 @@ struct Tap {
   C share;
 };
 
-// A box along an axis: pixels [first, end) of the image, of which [begin, behind) are in the image.
+// A box along an axis, of which pixels [begin, behind) are in the image. Pixel x lies at (x - first + offset) scale +
+// lift in the padded mask.
 template <class C>
 struct Axis {
   int first, begin, behind, padded, padding;
-  C scale;
+  C scale, offset, lift;
 
   OPSMITH_HOST_DEVICE Tap<C> tap(int pixel) const {
-    C place = unfused::subtract(unfused::multiply(static_cast<C>(pixel - first) + C(0.5), scale), C(0.5));
+    C place = unfused::add(unfused::multiply(unfused::add(static_cast<C>(pixel - first), offset), scale), lift);
     const C last = static_cast<C>(padded - 1);
     place = place < C(0) ? C(0) : place > last ? last : place;
     const int low = static_cast<int>(place);
@@ -54,12 +56,12 @@ struct Axis {
 
   // Pixels [from, to) of the image hold all those in which a pixel of the mask has a weight, and some more.
   OPSMITH_HOST_DEVICE void range(int mask, int& from, int& to) const {
-    const C low = (static_cast<C>(mask + padding) - C(0.5)) / scale,
-            high = (static_cast<C>(mask + padding) + C(1.5)) / scale;
-    const C offset = static_cast<C>(first), most = static_cast<C>(behind);
+    const C before = static_cast<C>(mask + padding - 1) - lift;
+    const C low = before / scale - offset, high = (before + C(2)) / scale - offset;
+    const C start = static_cast<C>(first), most = static_cast<C>(behind);
     // One pixel more for each rounding, of numbers whose last digit may be a pixel or more.
-    const C slack = C(2) + (low < C(0) ? -low : low) * C(1e-6) + high * C(1e-6);
-    const C least = low + offset - slack, largest = high + offset + slack;
+    const C slack = C(2) + (low < C(0) ? -low : low) * C(1e-6) + (high < C(0) ? -high : high) * C(1e-6);
+    const C least = low + start - slack, largest = high + start + slack;
     from = least > static_cast<C>(begin) ? (least < most ? static_cast<int>(least) : behind) : begin;
     to = largest < most ? (largest > static_cast<C>(begin) ? static_cast<int>(largest) : begin) : behind;
   }
@@ -82,7 +84,28 @@ OPSMITH_HOST_DEVICE Axis<C> axis_of(float low, float high, int64_t mask, int64_t
           static_cast<int>(end < pixels ? end : pixels),
           static_cast<int>(padded),
           static_cast<int>(padding),
-          static_cast<C>(padded) / static_cast<C>(length)};
+          static_cast<C>(padded) / static_cast<C>(length),
+          C(0.5),
+          C(-0.5)};
+}
+
+// Pixels are squares, and the box stays as it is. Around the mask is a pixel of zeros, which are as far as its values
+// go; how many of the image's pixels are outside of these does not matter.
+template <class C>
+OPSMITH_HOST_DEVICE Axis<C> aligned_axis_of(float low, float high, int64_t mask, int64_t pixels) {
+  const float around = (high - low) / static_cast<float>(mask) + 2.0f;
+  const auto first = static_cast<int64_t>(low), begin = static_cast<int64_t>(low - around),
+             behind = static_cast<int64_t>(high + around);
+  const C scale = static_cast<C>(mask) / unfused::subtract(static_cast<C>(high), static_cast<C>(low));
+  const C shift = unfused::subtract(static_cast<C>(low), static_cast<C>(first));
+  return {static_cast<int>(first),
+          static_cast<int>(begin > 0 ? begin : 0),
+          static_cast<int>(behind < pixels ? behind : pixels),
+          static_cast<int>(mask + 2),
+          1,
+          scale,
+          unfused::subtract(C(0.5), shift),
+          C(0.5)};
 }
 
 // How much longer the padding makes a mask.
@@ -91,11 +114,25 @@ inline float growth_of(const Pasting& pasting) {
                             static_cast<double>(pasting.mask_width));
 }
 
+// The box as it is, if it has an area.
+template <class C>
+OPSMITH_HOST_DEVICE Place<C> aligned_place_of(const View<const float, 2>& boxes, int64_t n, const Pasting& pasting) {
+  bool is_near = pasting.mask_height > 0 && pasting.mask_width > 0;
+  for (int axis = 0; axis < 2; ++axis) {
+    const float low = boxes(n, axis), high = boxes(n, axis + 2);
+    is_near = is_near && low >= -farthest && high <= farthest && low < high;  // false for NaN
+  }
+  if (!is_near) return {};
+  return {aligned_axis_of<C>(boxes(n, 1), boxes(n, 3), pasting.mask_height, pasting.height),
+          aligned_axis_of<C>(boxes(n, 0), boxes(n, 2), pasting.mask_width, pasting.width)};
+}
+
 // As torchvision finds it: the box grows around its middle by what the padding adds to a mask's width, and its edges
 // are truncated. Each operation is rounded to float32.
 template <class C>
 OPSMITH_HOST_DEVICE Place<C> place_of(const View<const float, 2>& boxes, int64_t n, const Pasting& pasting,
                                       float growth) {
+  if (pasting.aligned) return aligned_place_of<C>(boxes, n, pasting);
   float low[2], high[2];
   bool is_near = true;
   for (int axis = 0; axis < 2; ++axis) {

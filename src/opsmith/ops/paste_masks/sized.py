@@ -20,13 +20,14 @@ _FARTHEST = float(1 << 29)  # in pixels; as in paste_masks.h
 
 @dataclass(frozen=True)
 class Pasting:
-    """The sizes of masks and images, and by how many pixels masks are padded."""
+    """The sizes of masks and images, by how many pixels masks are padded, and whether boxes stay as they are."""
 
     mask_height: int
     mask_width: int
     height: int
     width: int
     padding: int = 1
+    aligned: bool = False
 
 
 # The masks' sizes are arguments, although the tensor has them: so pasting and its transpose can give each other all that
@@ -44,7 +45,8 @@ def pasted_masks(
     """Resize each mask to its box, bilinearly, and paste it into an image of zeros. Call it through `paste_masks_in_image`.
 
     A mask gets a border of `padding` zeros, and its box grows with it. The box's edges are truncated to whole pixels, and
-    both are inside. A box with an edge that is NaN or too far off is pasted nowhere.
+    both are inside. A box with an edge that is NaN or too far off is pasted nowhere. With `aligned` a box stays as it is,
+    and the border is one zero.
     """
     return _resized(masks, boxes, pasting).to(masks.dtype)
 
@@ -62,8 +64,9 @@ def pasted_masks_backward(
         return grad_images.new_zeros(grad_images.shape[0], pasting.mask_height, pasting.mask_width)
     across, down = _taps(boxes, pasting, 0, wide), _taps(boxes, pasting, 1, wide)
     wide = torch.where(down[2][:, :, None] & across[2][:, None], wide, 0.0)
-    columns = _added(wide.transpose(1, 2), across, pasting.mask_width, pasting.padding)  # [N mask_width height]
-    return _added(columns.transpose(1, 2), down, pasting.mask_height, pasting.padding).to(grad_images.dtype)
+    padding = _border(pasting)
+    columns = _added(wide.transpose(1, 2), across, pasting.mask_width, padding)  # [N mask_width height]
+    return _added(columns.transpose(1, 2), down, pasting.mask_height, padding).to(grad_images.dtype)
 
 
 pasted_masks_backward.gradient_is(pasted_masks, masks="grad_grad_masks", images="grad_grad_images")
@@ -101,13 +104,16 @@ def _examples() -> list[dict[str, object]]:
     for (height, width), size, padding in (((7, 7), (23, 19), 1), ((5, 3), (8, 16), 0), ((1, 4), (30, 7), 2)):
         masks = torch.rand(8, height, width, generator=random)
         sizes = {"mask_height": height, "mask_width": width, "height": size[0], "width": size[1], "padding": padding}
-        calls.append({"masks": masks, "boxes": boxes, **sizes})
+        calls += [{"masks": masks, "boxes": boxes, **sizes, "aligned": aligned} for aligned in (False, True)]
     return calls
 
 
 @pasted_binary_masks.examples
 def _binary_examples() -> list[dict[str, object]]:
-    return [{**one, "threshold": threshold} for one, threshold in zip(_examples(), (0.5, 0.25, 0.0), strict=True)]
+    return [
+        {**one, "threshold": threshold}
+        for one, threshold in zip(_examples(), (0.5, 0.5, 0.25, 0.25, 0.0, 0.0), strict=True)
+    ]
 
 
 def _wide(masks: Tensor) -> Tensor:
@@ -119,6 +125,10 @@ def _check(pasting: Pasting) -> None:
         raise ArgumentValueError(f"masks are padded by 0 pixels or more; found padding {pasting.padding}")
 
 
+def _border(pasting: Pasting) -> int:
+    return 1 if pasting.aligned else pasting.padding
+
+
 def _resized(masks: Tensor, boxes: Tensor, pasting: Pasting) -> Tensor:
     """Paste masks in the type that is computed in."""
     _check(pasting)
@@ -126,7 +136,7 @@ def _resized(masks: Tensor, boxes: Tensor, pasting: Pasting) -> Tensor:
     if pasting.mask_height == 0 or pasting.mask_width == 0:
         return wide.new_zeros(wide.shape[0], pasting.height, pasting.width)
     across, down = _taps(boxes, pasting, 0, wide), _taps(boxes, pasting, 1, wide)
-    near, far = pasting.padding, pasting.padding + 1  # the last pixel has a neighbour of weight 0
+    near, far = _border(pasting), _border(pasting) + 1  # the last pixel has a neighbour of weight 0
     rows = _interpolated(torch.nn.functional.pad(wide, (near, far, near, far)), down)
     images = _interpolated(rows.transpose(1, 2), across).transpose(1, 2)
     return torch.where(down[2][:, :, None] & across[2][:, None], images, 0.0)
@@ -151,16 +161,36 @@ def _taps(boxes: Tensor, pasting: Pasting, axis: int, like: Tensor) -> tuple[Ten
     the next one weighs, and whether it is in the box.
     """
     size, pixels = (pasting.mask_width, pasting.width) if axis == 0 else (pasting.mask_height, pasting.height)
+    position = torch.arange(pixels, device=boxes.device)
+    if pasting.aligned:
+        return _aligned_taps(boxes, size, axis, position, like)
     first, last, is_near = _edges(boxes, pasting, axis)
     padded = size + 2 * pasting.padding
-    position = torch.arange(pixels, device=boxes.device)
     length = (last - first + 1).clamp(min=1)
     inside = (position >= first[:, None]) & (position <= last[:, None]) & is_near[:, None]
     scale = (padded / length.to(like.dtype))[:, None]
     place = ((position - first[:, None]).to(like.dtype) + 0.5) * scale - 0.5
+    return *_split(place, padded, inside), inside
+
+
+def _aligned_taps(boxes: Tensor, size: int, axis: int, position: Tensor, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return taps where the image's pixels are squares, and a mask's fill its box."""
+    is_near = (boxes[:, :2] >= -_FARTHEST) & (boxes[:, 2:] <= _FARTHEST) & (boxes[:, :2] < boxes[:, 2:])
+    inside = is_near.all(1)[:, None].expand(-1, len(position))
+    low, high = (
+        torch.where(inside[:, :1], boxes[:, [axis, axis + 2]], boxes.new_tensor([0.0, 1.0])).to(like.dtype).unbind(1)
+    )
+    first = low.trunc()
+    offset, scale = 0.5 - (low - first), size / (high - low)
+    place = ((position - first[:, None].to(torch.int64)).to(like.dtype) + offset[:, None]) * scale[:, None] + 0.5
+    return *_split(place, size + 2, inside), inside
+
+
+def _split(place: Tensor, padded: int, inside: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the pixels before places in a padded mask, and how far these are from there."""
     place = torch.where(inside, place.clamp(0, padded - 1), 0.0)
     low = place.floor()
-    return low.to(torch.int64), place - low, inside
+    return low.to(torch.int64), place - low
 
 
 def _edges(boxes: Tensor, pasting: Pasting, axis: int) -> tuple[Tensor, Tensor, Tensor]:
