@@ -70,7 +70,7 @@ def test_agrees_with_the_reference(size: tuple[int, int, int], dtype: torch.dtyp
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("layout", ["transposed", "sliced", "expanded"])
-@pytest.mark.parametrize("batch", [2, 17])
+@pytest.mark.parametrize("batch", [1, 2, 17])
 def test_takes_any_strides(batch: int, layout: str, place: int, dtype: torch.dtype) -> None:
     arguments = cell_arguments(batch, 12, 20, dtype)
     arguments[place] = laid_out(arguments[place], layout)
@@ -88,7 +88,7 @@ def test_empty_batch_has_gradients_of_zero(size: tuple[int, int, int]) -> None:
     assert not found[4].any()
 
 
-@pytest.mark.parametrize("size", [(2, 3, 4), (9, 5, 6)], ids=str)
+@pytest.mark.parametrize("size", [(1, 3, 4), (2, 3, 4), (9, 5, 6)], ids=str)
 def test_gradients_of_first_and_second_order(size: tuple[int, int, int]) -> None:
     arguments = [argument.requires_grad_() for argument in cell_arguments(*size)]
     assert torch.autograd.gradcheck(lltm_cell, arguments)
@@ -117,6 +117,20 @@ def test_a_few_rows_do_not_depend_on_the_number_of_threads(dtype: torch.dtype) -
         runs.append(lltm_cell.torch_op(*arguments))
     for run in runs[1:]:
         assert all(torch.equal(ours, first) for ours, first in zip(run, runs[0], strict=True))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("size", [(300, 301), (1, 1), (70, 3)], ids=str)
+def test_gradients_of_one_row_do_not_depend_on_the_number_of_threads(size: tuple[int, int], dtype: torch.dtype) -> None:
+    arguments = [one.requires_grad_() for one in cell_arguments(1, *size, dtype)]
+    runs = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        hidden, cell = lltm_cell(*arguments)
+        runs.append(torch.autograd.grad(hidden.sum() + 2 * cell.sum(), arguments))
+    for run in runs[1:]:
+        assert all(map(torch.equal, run, runs[0]))
+    check_against_reference(cell_arguments(1, *size, dtype))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

@@ -66,7 +66,9 @@ std::tuple<Tensor, Tensor, Tensor> lltm_cell_cpu(const Tensor& input, const Tens
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward_cpu(
     const Tensor& grad_new_hidden, const Tensor& grad_new_cell, const Tensor& input, const Tensor& hidden,
     const Tensor& cell, const Tensor& weight, const Tensor& bias, const Tensor& gates, const Tensor& new_cell) {
-  if (!is_fused(&Choice::backward_batch, cell, weight)) {
+  const bool is_one = cell.size(0) == 1 && weight.numel() > 0 && weight.stride(1) == 1 &&
+                      (cell.scalar_type() == ScalarType::Float || cell.scalar_type() == ScalarType::Double);
+  if (!is_one && !is_fused(&Choice::backward_batch, cell, weight)) {
     return composed::backward(grad_new_hidden, grad_new_cell, input, hidden, weight, gates, new_cell);
   }
   const Tensor grad_input = contiguous_like(input), grad_hidden = contiguous_like(hidden),
@@ -74,11 +76,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> lltm_cell_backward_cpu(
   const Tensor grad_weight = contiguous_like(weight), grad_bias = contiguous_like(bias);
   with_floating_type(cell.scalar_type(), [&](auto element) {
     using T = decltype(element);
-    fused_backward<T>(view<const T, 2>(grad_new_hidden), view<const T, 2>(grad_new_cell), view<const T, 2>(input),
-                      view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 2>(gates),
-                      view<const T, 2>(new_cell),
-                      {view<T, 2>(grad_input), view<T, 2>(grad_hidden), view<T, 2>(grad_cell), view<T, 2>(grad_weight),
-                       view<T, 1>(grad_bias)});
+    const auto run = [&](auto backward) {
+      backward(view<const T, 2>(grad_new_hidden), view<const T, 2>(grad_new_cell), view<const T, 2>(input),
+               view<const T, 2>(hidden), view<const T, 2>(weight), view<const T, 2>(gates), view<const T, 2>(new_cell),
+               CellGradients<T>{view<T, 2>(grad_input), view<T, 2>(grad_hidden), view<T, 2>(grad_cell),
+                                view<T, 2>(grad_weight), view<T, 1>(grad_bias)});
+    };
+    if constexpr (std::is_same_v<T, compute_t<T>>) {
+      if (is_one) return run(backward_of_one<T>);
+    }
+    run(fused_backward<T>);
   });
   return {grad_input, grad_hidden, grad_cell, grad_weight, grad_bias};
 }

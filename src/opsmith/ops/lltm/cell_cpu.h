@@ -8,6 +8,7 @@
 
 #include "packed.h"
 #include "pointwise_cpu.h"
+#include "row_gradients.h"
 #include "row_products.h"
 
 namespace opsmith::ops::lltm {
@@ -273,6 +274,27 @@ void fused_backward(View<const T, 2> grad_new_hidden, View<const T, 2> grad_new_
   };
   parallel_for(0, 2 * divide_up(columns, panel<C>), tasks_per_chunk(panel<C> * rows * batch), run);
   sum_grad_bias(from, to.bias);
+}
+
+// The same for a batch of one, whose numbers lie in memory as they are computed with.
+template <class T>
+void backward_of_one(View<const T, 2> grad_new_hidden, View<const T, 2> grad_new_cell, View<const T, 2> input,
+                     View<const T, 2> hidden, View<const T, 2> weight, View<const T, 2> gates,
+                     View<const T, 2> new_cell, const CellGradients<T>& to) {
+  const int64_t rows = gates.size[1], columns = weight.size[1], state = to.hidden.size[1];
+  backward_gates<T>(grad_new_hidden, grad_new_cell, gates, new_cell, {to.bias.data, {1, rows}, {rows, 1}}, to.cell);
+  Scratch<T> joined(columns), sums(columns);
+  Joined<T>{hidden, input}.load(0, 0, columns, joined.data);
+  // What a thread takes of the columns: some lines of the cache, lest it reads in places alone, and some 10 us of work.
+  constexpr int64_t unit = 512 / sizeof(T), numbers_in_chunk = int64_t{1} << 17;
+  parallel_for(0, divide_up(columns, unit), 1 + numbers_in_chunk / (unit * rows), [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * unit, count = std::min(columns, end * unit) - first;
+    with_vector_bytes(RowGradients{}, rows, count, static_cast<const T*>(to.bias.data),
+                      static_cast<const T*>(joined.data + first), &weight(0, first), weight.stride[0],
+                      sums.data + first, &to.weight(0, first), to.weight.stride[0]);
+  });
+  std::copy_n(sums.data, state, to.hidden.data);
+  std::copy_n(sums.data + state, columns - state, to.input.data);
 }
 
 }  // namespace
