@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted judge-suite gpu-judge-suite fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench scale-bench clean
+.PHONY: help venv demo detect bytecode test test-all test-everything test-slow test-nightly test-without-bridge test-torches mutants planted judge-suite gpu-judge-suite fuzz upstream-test upstream-test-vision lint docs bench gpu-test gpu-sanitize gpu-demo gpu-bench gpu-session scale-bench clean
 
 help:
 	@echo "make demo      build an LLTM three ways, check, time and train it; report in build/demo"
@@ -32,7 +32,7 @@ help:
 	@echo "make lint      ruff, mypy, import contracts, clang-format, spelling and style, generated tables"
 	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make bench     the figures of README and docs, by benchmarks/suite.toml"
-	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench, scale-bench   what needs a GPU, with the packages of PYTHON as they are"
+	@echo "make gpu-test, gpu-sanitize, gpu-demo, gpu-bench, gpu-session, scale-bench   what needs a GPU, with the packages of PYTHON as they are"
 	@echo "make venv, make clean"
 
 venv: $(READY)
@@ -194,6 +194,12 @@ gpu-demo:
 
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/run.py --device cuda $(BENCH)
+
+# What changes need that have not run on a GPU, on all GPUs of a machine side by side; results are in $(OUT)/session.tgz.
+OUT ?= build/gpu-session
+
+gpu-session:
+	$(PYTHON) benchmarks/gpu_session.py benchmarks/gpu_session.toml --output $(OUT)
 
 # How examples/detection scales over the GPUs of this machine: make scale-bench GPUS=4
 GPUS ?= 2
