@@ -1,6 +1,6 @@
 """Runs tests and benchmarks side by side on the GPUs of a machine that is there for a short while, and keeps what they say.
 
-    python benchmarks/gpu_session.py benchmarks/gpu_session.toml --output FOLDER [--seconds 560] [--gpus 2]
+    python benchmarks/gpu_session.py benchmarks/gpu_session.toml --output FOLDER [--seconds 560] [--only NAME ...]
 
 A plan has steps, `[[step]]`: a `name`, what to `run` in the repository's folder, for how many `seconds` at most, and the
 files that it writes, to `keep`. Each step goes to a GPU of its own, the next one as soon as a GPU is free; `gpus = 2` takes
@@ -150,11 +150,16 @@ def main() -> int:
     parser.add_argument("plan", type=Path)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=560.0, help="for all of it")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these steps")
     parser.add_argument("--gpus", type=int, help="how many there are; by default as nvidia-smi says")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     gpus = given.gpus or len(subprocess.check_output(["nvidia-smi", "--list-gpus"], text=True).splitlines())
-    return 0 if Session(read_plan(given.plan), gpus, given.output, given.seconds).go() else 1
+    steps = read_plan(given.plan)
+    if unknown := set(given.only or ()) - {step.name for step in steps}:
+        parser.error(f"{given.plan} has no step {min(unknown)!r}; there are {', '.join(step.name for step in steps)}")
+    chosen = [step for step in steps if given.only is None or step.name in given.only]
+    return 0 if Session(chosen, gpus, given.output, given.seconds).go() else 1
 
 
 if __name__ == "__main__":

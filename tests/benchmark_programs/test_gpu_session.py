@@ -74,6 +74,13 @@ def test_a_session_that_is_killed_has_kept_what_had_ended(tmp_path: Path) -> Non
     assert kept(tmp_path)["first.txt"] == "first\n"
 
 
+def test_some_steps_can_be_chosen(tmp_path: Path) -> None:
+    plan = step("one", "echo 1") + step("two", "echo 2")
+    assert session(tmp_path, plan, "--only", "two").communicate(timeout=30)[0].endswith("two: done\n")
+    assert set(kept(tmp_path)) == {"two.txt"}
+    assert "has no step 'three'; there are one, two" in session(tmp_path, plan, "--only", "three").communicate()[0]
+
+
 def test_the_time_of_a_session_ends_it(tmp_path: Path) -> None:
     plan = step("one", "sleep 60", 100) + step("two", "sleep 60", 100) + step("three", "true", 1)
     process = session(tmp_path, plan, "--seconds", "2")
