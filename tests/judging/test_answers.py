@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import struct
@@ -134,10 +135,11 @@ def test_descriptors_that_nobody_wants_do_not_stay_open(link: tuple[socket.socke
     before = _opened()
     send(link[0], {"number": 1}, (0, 0, 0, 0))
     assert receive(link[1]) == ({"number": 1}, [])
-    assert _opened() == before
+    assert _opened() <= before
 
 
 def _opened() -> int:
+    gc.collect()  # what other tests have left open closes now, not meanwhile
     return len(list(Path("/proc/self/fd").iterdir()))
 
 

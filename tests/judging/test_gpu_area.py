@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import mmap
 import os
@@ -118,10 +119,11 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Library]:
     descriptors = _open_descriptors()
     yield made
     assert made.handles == made.reserved == made.mapped == {}
-    assert _open_descriptors() == descriptors
+    assert _open_descriptors() <= descriptors
 
 
 def _open_descriptors() -> int:
+    gc.collect()  # what other tests have left open closes now, not meanwhile
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
