@@ -283,16 +283,24 @@ void backward_of_one(View<const T, 2> grad_new_hidden, View<const T, 2> grad_new
                      View<const T, 2> new_cell, const CellGradients<T>& to) {
   const int64_t rows = gates.size[1], columns = weight.size[1], state = to.hidden.size[1];
   backward_gates<T>(grad_new_hidden, grad_new_cell, gates, new_cell, {to.bias.data, {1, rows}, {rows, 1}}, to.cell);
-  Scratch<T> joined(columns), sums(columns);
+  // Threads have rows of their own, and so pages of their own, which may be new. How many rows a block has is fixed:
+  // their sums are added up in the same order whoever made them.
+  constexpr int64_t rows_in_block = 64, numbers_in_chunk = int64_t{1} << 17;
+  const int64_t blocks = divide_up(rows, rows_in_block);
+  Scratch<T> joined(columns), sums(blocks * columns);
   Joined<T>{hidden, input}.load(0, 0, columns, joined.data);
-  // What a thread takes of the columns: some lines of the cache, lest it reads in places alone, and some 10 us of work.
-  constexpr int64_t unit = 512 / sizeof(T), numbers_in_chunk = int64_t{1} << 17;
-  parallel_for(0, divide_up(columns, unit), 1 + numbers_in_chunk / (unit * rows), [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * unit, count = std::min(columns, end * unit) - first;
-    with_vector_bytes(RowGradients{}, rows, count, static_cast<const T*>(to.bias.data),
-                      static_cast<const T*>(joined.data + first), &weight(0, first), weight.stride[0],
-                      sums.data + first, &to.weight(0, first), to.weight.stride[0]);
+  parallel_for(0, blocks, 1 + numbers_in_chunk / (rows_in_block * columns), [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * rows_in_block;
+      with_vector_bytes(RowGradients{}, std::min(rows_in_block, rows - first), columns,
+                        static_cast<const T*>(to.bias.data + first), static_cast<const T*>(joined.data),
+                        &weight(first, 0), weight.stride[0], sums.data + block * columns, &to.weight(first, 0),
+                        to.weight.stride[0]);
+    }
   });
+  for (int64_t block = 1; block < blocks; ++block) {
+    for (int64_t k = 0; k < columns; ++k) sums.data[k] += sums.data[block * columns + k];
+  }
   std::copy_n(sums.data, state, to.hidden.data);
   std::copy_n(sums.data + state, columns - state, to.input.data);
 }

@@ -9,8 +9,8 @@
 namespace opsmith::ops::lltm {
 namespace {
 
-// For columns [0, count) of a matrix w of `rows` rows, and of x: grad_x = g w and grad_w = the outer product of g and
-// x. Each sum goes over the rows in their order, whatever the columns are.
+// For a matrix w of `rows` rows and `count` columns: grad_x = g w and grad_w = the outer product of g and x. Each sum
+// goes over the rows in their order.
 struct RowGradients {
   template <int bytes, class C>
   OPSMITH_HOST_DEVICE void operator()(VectorBytes<bytes>, int64_t rows, int64_t count, const C* g, const C* x,
