@@ -23,6 +23,7 @@ import json
 import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -165,7 +166,7 @@ def run(config: Config, seed: int, device: torch.device, sides: Sequence[str] = 
 
 def write(file: Path, about: dict[str, Any], runs: list[dict[str, Any]]) -> None:
     """Write what was measured; runs of a file that is there with the same settings stay, unless they are measured again."""
-    with FileLock(f"{file}.lock"):
+    with FileLock(Path(tempfile.gettempdir()) / f".{file.name}.lock"):  # nothing beside the results
         known: dict[int, dict[str, Any]] = {}
         if file.is_file():
             content = json.loads(file.read_text(encoding="utf-8"))

@@ -4,8 +4,8 @@
 
 A plan has steps, `[[step]]`: a `name`, what to `run` in the repository's folder, for how many `seconds` at most, and the
 files that it writes, to `keep`. Each step goes to a GPU of its own, the next one as soon as a GPU is free; `gpus = 2` takes
-two of them, and `alone = true` the whole machine. What a step prints, and its files, are in FOLDER/session.tgz as soon as it
-has ended, and every ten seconds what it has printed so far: a machine that is taken away costs no more than that.
+two of them. What a step prints, and its files, are in FOLDER/session.tgz as soon as it has ended, and every ten seconds what
+it has printed so far: a machine that is taken away costs no more than that.
 
 The exit code is 1 if a step failed or did not get its turn.
 """
@@ -43,7 +43,6 @@ class Step:
     seconds: float
     keep: tuple[str, ...] = ()
     gpus: int = 1
-    alone: bool = False
 
 
 @dataclass
@@ -102,10 +101,8 @@ class Session:
 
     def _begin_what_fits(self) -> None:
         for step in list(self.waiting):
-            needed = self.all if step.alone else min(step.gpus, self.all)
+            needed = min(step.gpus, self.all)
             if len(self.free) < needed:
-                if step.alone:
-                    return  # it is next
                 continue
             gpus, self.free = self.free[:needed], self.free[needed:]
             self.waiting.remove(step)

@@ -137,7 +137,8 @@ class ModelConfig:
 
     @model_validator(mode="after")
     def _counts_batches_once(self) -> ModelConfig:
-        if self.recompute and (self.backbone.norm != "frozen" or (self.has_masks and self.mask_head.norm)):  # type: ignore[union-attr]
+        head = self.mask_head if self.has_masks else None
+        if self.recompute and (self.backbone.norm != "frozen" or (head is not None and head.norm)):
             raise ValueError(
                 "recompute=true takes frozen norms: others would count each batch twice in their statistics"
             )

@@ -80,12 +80,12 @@ def claimed(
 
 
 def _wait_for(nbytes: int, wait: Callable[[], object], folder: Path, total_bytes: int) -> Claim:
-    has_waited = False
-    while (claim := _taken(nbytes, folder, total_bytes)) is None:
-        if not has_waited:
-            wait()
-            has_waited = True
+    claim = _taken(nbytes, folder, total_bytes)
+    if claim is None:
+        wait()
+    while claim is None:
         time.sleep(_TICK_S)
+        claim = _taken(nbytes, folder, total_bytes)
     return claim
 
 

@@ -131,16 +131,13 @@ class _Judge:
 
     def run(self, process: CandidateProcess | None = None) -> Judgement:
         """Return what was found; a process that was started before ends with this."""
-        most_bytes = self.limits.gpu_bytes and self.limits.gpu_bytes + SLACK_BYTES
-        with claimed(most_bytes, lambda: self.hooks.watch("waiting for other judgements on this GPU")) as claim:
-            self.begun_s = time.perf_counter()
-            return self._run(process, claim)
-
-    def _run(self, process: CandidateProcess | None, claim: Claim | None) -> Judgement:
         found = self.found
+        most_bytes = self.limits.gpu_bytes and self.limits.gpu_bytes + SLACK_BYTES
         try:
-            if self._task_can_be_called():
-                self._with_cell(process, claim)
+            with claimed(most_bytes, lambda: self.hooks.watch("waiting for other judgements on this GPU")) as claim:
+                self.begun_s = time.perf_counter()
+                if self._task_can_be_called():
+                    self._with_cell(process, claim)
         except CellError as error:
             found.posed = Part("refused", (error.charge,))
         except OverLimit as over:

@@ -45,10 +45,19 @@ class Normalise(nn.Module):
 class Block(nn.Module):
     """Two 3x3 convolutions or, with `is_deep`, one between two of 1x1, and what goes around them. Strides are in 3x3."""
 
-    recompute = False
-
-    def __init__(self, inputs: int, width: int, stride: int, norm: Norm, *, deformable: bool, is_deep: bool) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        stride: int,
+        norm: Norm,
+        *,
+        deformable: bool,
+        is_deep: bool,
+        recompute: bool = False,
+    ) -> None:
         super().__init__()
+        self.recompute = recompute
         self.channels = width * 4 if is_deep else width
         if is_deep:
             self.conv1 = ConvNorm(inputs, width, 1, norm=norm)
@@ -89,8 +98,10 @@ class ResNet(nn.Module):
             width, blocks = config.width * 2 ** (stage - 2), []
             for number in range(count):
                 stride, deformable = 2 if stage > 2 and number == 0 else 1, stage in config.deformable_stages
-                block = Block(inputs, width, stride, config.norm, deformable=deformable, is_deep=config.depth >= 50)
-                block.recompute = recompute
+                block = Block(
+                    inputs, width, stride, config.norm,
+                    deformable=deformable, is_deep=config.depth >= 50, recompute=recompute,
+                )  # fmt: skip
                 blocks.append(block)
                 inputs = block.channels
             self.add_module(f"layer{stage - 1}", nn.Sequential(*blocks))

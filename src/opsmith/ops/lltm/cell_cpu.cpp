@@ -13,7 +13,7 @@ namespace {
 // For float, double and float16 they are in the forward: by dot products for a few rows, where reading the weight is
 // all that takes time and PyTorch leaves that to one thread; by panels from a batch on that fills vectors. A backward's
 // vectors go along the weight's rows. For bfloat16 PyTorch has the processor's own instructions, and only its calls
-// cost more than ours.
+// cost more than ours. The backward of one row, which reads and writes as much as it computes, has a way of its own.
 struct Choice {
   int64_t few_rows;        // up to this batch the forward takes dot products
   int64_t forward_batch;   // from this batch on panels
