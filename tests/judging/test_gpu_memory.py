@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from opsmith.errors import ArgumentError
+from opsmith.judging import gpu_memory
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.inside.mirror import Mirror
 from opsmith.judging.memory import Area
@@ -31,6 +32,19 @@ def test_only_what_comes_to_it_counts() -> None:
     # What they go through is, too, once.
     assert memory.excess(0, 200 * MIB) is not None
     assert memory.excess(0, 300 * MIB) is None
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less long for what others give back."""
+    monkeypatch.setattr(gpu_memory, "_GIVEN_BACK_S", 0.2)
+
+
+def test_memory_that_is_given_back_soon_is_no_excess() -> None:
+    used = iter([5000 * MIB, 9000 * MIB, 9000 * MIB, 5000 * MIB])
+    memory = GpuMemory(1000 * MIB, lambda: next(used))
+    assert memory.excess(0) is None
+    assert next(used, None) is None
 
 
 def test_memory_that_is_given_back_is_no_excess() -> None:

@@ -24,21 +24,24 @@ _NEIGHBOUR = """
 import sys, time, torch
 from opsmith.judging.gpu_claims import claimed
 
-with claimed(int(sys.argv[1]) << 30, lambda: None):
+claims, most = map(int, sys.argv[1:])
+with claimed(claims << 30, lambda: None):
+    taken = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda")]
     print("ready", flush=True)
     while True:
-        taken = torch.empty(6 << 30, dtype=torch.uint8, device="cuda")
         time.sleep(0.5)
-        del taken
-        torch.cuda.empty_cache()
-        time.sleep(0.2)
+        if len(taken) < most:
+            taken.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
+        elif claims >= most:
+            taken.clear()
+            torch.cuda.empty_cache()
 """
 
 
 @contextmanager
-def neighbour(claimed_gib: int) -> Iterator[subprocess.Popen[str]]:
-    """Run another program on the GPU, which takes 6 GiB again and again and claims so much."""
-    command = [sys.executable, "-c", _NEIGHBOUR, str(claimed_gib)]
+def neighbour(claimed_gib: int, most_gib: int) -> Iterator[subprocess.Popen[str]]:
+    """Run another program on the GPU, which takes more and more up to a limit, again and again where it claims so much."""
+    command = [sys.executable, "-c", _NEIGHBOUR, str(claimed_gib), str(most_gib)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -55,16 +58,22 @@ def judged_here(folder: Path, **options: float) -> Judgement:
 
 
 def test_memory_that_another_judgement_claims_is_not_the_candidate_s(tmp_path: Path) -> None:
-    with neighbour(8):
+    with neighbour(8, 7):
         assert judged_here(tmp_path, gpu_memory_gib=1.0).as_posed.charges == ()
-    with neighbour(1):  # which takes more than it says
+    with neighbour(1, 40):  # which takes more than it says
         assert judged_here(tmp_path, gpu_memory_gib=1.0).refusals == (Refusal.OVER_MEMORY,)
 
 
 def test_a_judgement_waits_for_room(tmp_path: Path) -> None:
     total_gib = torch.cuda.mem_get_info()[1] >> 30
     begun_s = time.monotonic()
-    with neighbour(total_gib - 10) as other:
+    with neighbour(total_gib - 10, 6) as other:
         threading.Timer(15.0, other.kill).start()
         assert judged_here(tmp_path).as_posed.charges == ()
         assert time.monotonic() - begun_s > 15
+
+
+def test_what_a_judgement_had_is_given_back_with_its_claim(tmp_path: Path) -> None:
+    before = torch.cuda.memory_reserved()
+    assert judged_here(tmp_path).as_posed.charges == ()
+    assert torch.cuda.memory_reserved() - before < 64 << 20

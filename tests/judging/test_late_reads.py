@@ -48,15 +48,48 @@ class Simulated:
         return self.left_s > 0
 
 
+@dataclass
+class Turns:
+    """A cell on a GPU that other programs use too, in turns: what comes after a pause has to wait for the next one."""
+
+    is_lazy: bool = False
+    device: str = "cuda"
+    now_s: float = 0.0
+    is_in_turn: bool = True
+    unread: bool = False
+
+    def run(self) -> None:
+        self.work(0.0 if self.is_lazy else _WORK_S)
+        self.unread = True
+        self.sleep(0.001)  # what the judge does between
+
+    def give(self, which: range) -> list[Any]:
+        self.work(0.0005 + (_WORK_S if self.is_lazy and self.unread else 0.0))
+        self.unread = False
+        return [[] for _ in which]
+
+    def work(self, seconds: float) -> None:
+        self.now_s += seconds + (0.0 if self.is_in_turn else _WORK_S)
+        self.is_in_turn = True
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.is_in_turn = False
+
+
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that makes rounds of calls and reads in a simulated cell."""
 
-    def rounds(cell: Simulated, count: int) -> LateReads:
-        monkeypatch.setattr(late_reads, "cpu_s", lambda pids: cell.used_s)
-        monkeypatch.setattr(late_reads, "family", lambda pid: [pid])
-        monkeypatch.setattr(late_reads, "is_running", cell.is_running)
-        monkeypatch.setattr(late_reads.time, "sleep", lambda seconds: None)
+    def rounds(cell: Simulated | Turns, count: int) -> LateReads:
+        if isinstance(cell, Turns):
+            monkeypatch.setattr(late_reads.time, "perf_counter", lambda: cell.now_s)
+            monkeypatch.setattr(late_reads.time, "sleep", cell.sleep)
+        else:
+            monkeypatch.setattr(late_reads, "cpu_s", lambda pids: cell.used_s)
+            monkeypatch.setattr(late_reads, "family", lambda pid: [pid])
+            monkeypatch.setattr(late_reads, "is_running", cell.is_running)
+            monkeypatch.setattr(late_reads.time, "sleep", lambda seconds: None)
         late = LateReads(cell)  # type: ignore[arg-type]
         for _ in range(count):
             begun_s = late.used_s()
@@ -78,8 +111,13 @@ def test_threads_that_wait_for_work_after_a_call_are_no_reads(read: Any) -> None
     assert not read(Simulated(waits_s=0.007), 8).are_late
 
 
+def test_a_read_that_waits_for_a_gpu_is_not_late(read: Any) -> None:
+    assert not read(Turns(), 16).are_late
+    assert read(Turns(is_lazy=True), 16).are_late
+
+
 def test_a_suspicion_takes_more_reads(read: Any) -> None:
     assert read(Simulated(is_lazy=True), 4).are_unsure
-    assert not read(Simulated(is_lazy=True), 8).are_unsure
+    assert not read(Simulated(is_lazy=True), 16).are_unsure
     assert not read(Simulated(is_lazy=True), 3).are_late
     assert not read(Simulated(), 4).are_unsure

@@ -21,6 +21,8 @@ import torch
 __all__ = ["Claim", "claimed"]
 
 _TICK_S = 0.2
+# Bound before a candidate is imported.
+_empty_cache = torch.cuda.empty_cache
 _log = logging.getLogger("opsmith.judging")
 
 
@@ -76,6 +78,8 @@ def claimed(
         yield claim
     finally:
         if claim is not None:
+            # What PyTorch keeps of this judgement would be nobody's otherwise, until the next one or this process's end.
+            _empty_cache()
             claim.close()
 
 

@@ -8,6 +8,7 @@ what other judgements may take is known from their claims (see `gpu_claims`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -24,6 +25,8 @@ _SHARE = 0.5
 COPIES = 3
 # The judge loads kernels at their first calls, the driver what it needs, and the next candidate's process may start.
 SLACK_BYTES = 1 << 30
+# The driver has back what a program had that ends, other judgements' with their claims too, after so long at the latest.
+_GIVEN_BACK_S, _LOOK_S = 2.0, 0.05
 # Where inputs take more than such a part of what is free, memory is short.
 _TIMES_FREE = 8
 # Bound before a candidate is imported.
@@ -43,8 +46,14 @@ class GpuMemory:
     def excess(self, inputs_bytes: int, passage_bytes: int = 0) -> Charge | None:
         """Return the charge where more is in use than a candidate with inputs and results of a size may have.
 
-        The judge's own are the bytes that these go through (see `gpu_area`).
+        The judge's own are the bytes that these go through (see `gpu_area`). It has to be in use for some seconds.
         """
+        until_s = time.monotonic() + _GIVEN_BACK_S
+        while (charge := self._excess_now(inputs_bytes, passage_bytes)) is not None and time.monotonic() < until_s:
+            time.sleep(_LOOK_S)
+        return charge
+
+    def _excess_now(self, inputs_bytes: int, passage_bytes: int) -> Charge | None:
         taken = self._used_bytes() - self._before - passage_bytes
         most_bytes = self._most_bytes + COPIES * inputs_bytes + SLACK_BYTES
         if self._claim is not None:

@@ -131,26 +131,30 @@ class _Judge:
 
     def run(self, process: CandidateProcess | None = None) -> Judgement:
         """Return what was found; a process that was started before ends with this."""
-        found = self.found
         most_bytes = self.limits.gpu_bytes and self.limits.gpu_bytes + SLACK_BYTES
         try:
             with claimed(most_bytes, lambda: self.hooks.watch("waiting for other judgements on this GPU")) as claim:
                 self.begun_s = time.perf_counter()
-                if self._task_can_be_called():
-                    self._with_cell(process, claim)
-        except CellError as error:
-            found.posed = Part("refused", (error.charge,))
-        except OverLimit as over:
-            found.refuse_task(over.charge)
-        except Exception as error:
-            if not is_of_reference(error):
-                raise
-            found.refuse_task(refused_for(error))
+                self._run(process, claim)
         finally:
             self.bounded.close()
             if process is not None:
                 process.close()
         return self._judgement()
+
+    def _run(self, process: CandidateProcess | None, claim: Claim | None) -> None:
+        """Find out what there is to know. No tensor is held when it returns, nor by what was raised."""
+        try:
+            if self._task_can_be_called():
+                self._with_cell(process, claim)
+        except CellError as error:
+            self.found.posed = Part("refused", (error.charge,))
+        except OverLimit as over:
+            self.found.refuse_task(over.charge)
+        except Exception as error:
+            if not is_of_reference(error):
+                raise
+            self.found.refuse_task(refused_for(error))
 
     def _give_up(self, charge: Charge) -> None:
         """End the candidate and hand over what is known, while the call that does not come back goes on."""
@@ -189,7 +193,10 @@ class _Judge:
         threads = torch_threads(1 if self.bounded.most_elements <= _FEW_ELEMENTS else None)
         with Cell(self.candidate, self.device, self.limits, process, claim) as cell, threads:
             self.cell, self.found.walls = cell, cell.walls
-            self._in_cell(cell)
+            try:
+                self._in_cell(cell)
+            finally:
+                self.cell = None
 
     def _in_cell(self, cell: Cell) -> None:
         options, found = self.options, self.found

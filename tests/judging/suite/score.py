@@ -70,33 +70,41 @@ class Judged:
 
 def judge_row(row: Row, folder: Path, jobs: int = 1, **options: Any) -> dict[str, Any]:
     """Return the judgement of a candidate as its JSON, made in this process, one of several that judge."""
-    import torch
-
     from opsmith.judging import judge
 
     load_s = _IMPORT_S if row.needs == CPU else _BUILD_S
-    if jobs > 1 and options.get("device") != "cpu" and torch.cuda.is_available():
+    if jobs > 1 and (share_bytes := _share_bytes(jobs)):
         # With the half of a card that is usual they would go one after another.
-        options["gpu_memory_gib"] = torch.cuda.mem_get_info()[1] / 2**30 * _OF_CARD / jobs
+        options["gpu_memory_gib"] = share_bytes / 2**30
     found = judge(_TASKS / row.task, written(row, folder), load_seconds=load_s, **options)
     return json.loads(found.to_json())
 
 
-def ask_plain(row: Row, folder: Path) -> dict[str, Any]:
+def _share_bytes(jobs: int) -> int:
+    """Return what a candidate may take of the GPU's memory; 0 without one."""
+    import torch
+
+    return int(torch.cuda.mem_get_info()[1] * _OF_CARD / jobs) if torch.cuda.is_available() else 0
+
+
+def ask_plain(row: Row, folder: Path, jobs: int = 1) -> dict[str, Any]:
     """Return the plain judge's verdict, made in this process with a copy of the task: candidates write where they can.
 
-    They look for files to edit in the working folder and on the path, and find those of a folder that is removed.
+    They look for files to edit in the working folder and on the path, and find those of a folder that is removed. What it
+    takes of a GPU's memory is claimed, so that the judge does not take it for another candidate's.
     """
     from suite.plain import answer
 
     import opsmith.judging.packings
     import opsmith.judging.task_files  # noqa: F401 -- while they are on the path
+    from opsmith.judging.gpu_claims import claimed
 
     task, source = folder / row.task, _TASKS / row.task
     shutil.copytree(source, task) if source.is_dir() else shutil.copy(source, task)
     os.chdir(folder)
     sys.path[:] = [entry for entry in sys.path if "site-packages" in entry or "/lib/python" in entry]
-    return answer(task, written(row, folder))
+    with claimed(_share_bytes(jobs), lambda: None):
+        return answer(task, written(row, folder))
 
 
 def written(row: Row, folder: Path) -> Path:
@@ -202,7 +210,7 @@ def results_of(rows: Sequence[Row], asked: argparse.Namespace) -> Iterator[Judge
         for row in rows
         for work in (
             _Work(row, partial(judge_row, row, jobs=asked.jobs, seconds=asked.seconds), asked.seconds + _PATIENCE_S),
-            *([] if asked.no_plain else [_Work(row, partial(ask_plain, row), _PLAIN_S)]),
+            *([] if asked.no_plain else [_Work(row, partial(ask_plain, row, jobs=asked.jobs), _PLAIN_S)]),
         )
     ]
     needed = Counter(work.row.name for work in waiting)

@@ -3,6 +3,9 @@
 On a CPU what counts is the time of processors that the candidate's process uses, which other programs do not delay. It is
 looked at when the process has come to rest. OpenMP's threads wait for more work at full speed for some milliseconds after
 a call, and Linux counts what a running thread uses at its next tick: at once, both would be charged to the read.
+
+On a GPU it is the time, and both reads come after a pause. Programs that share a GPU have it in turns of some milliseconds:
+a read that follows another one at once is still in its turn, and the first one, behind the judge's own work, would not be.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ from opsmith.judging.processes import cpu_s, family, is_running
 __all__ = ["LateReads"]
 
 # The first of the reads comes with the memory for results; fewer than these say nothing, and a suspicion takes more.
-_DROPPED, _LEAST, _SURE = 1, 3, 7
+_DROPPED, _LEAST, _SURE = 1, 3, 15
 # The first time may take so much of the calls' time longer, and so many seconds.
 _PART, _LATE_S = 0.5, 0.001
 # A process that is not at rest by then has threads that never are.
 _REST_S, _LOOK_S = 0.25, 0.0005
+_PAUSE_S = 0.005  # longer than a turn on a GPU
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,10 @@ class LateReads:
 
     def read(self, which: Sequence[int], begun_s: float) -> list[list[Returned | None]]:
         """Return results of some calls of a batch; `begun_s` is what had been used before it."""
-        called_s = self._used_at_rest_s()
-        every = self._cell.give(which)
-        read_s = self._used_at_rest_s()
-        self._cell.give(which)
-        self._reads.append(_Reads(called_s - begun_s, read_s - called_s, self._used_at_rest_s() - read_s))
+        called_s = self._used_at_rest_s() - begun_s
+        every, first_s = self._timed_read(which)
+        _, second_s = self._timed_read(which)
+        self._reads.append(_Reads(called_s, first_s, second_s))
         return every
 
     @property
@@ -76,6 +79,13 @@ class LateReads:
     def are_unsure(self) -> bool:
         """Whether they seem late, and more reads should say so."""
         return self.are_late and len(self._reads) < _DROPPED + _SURE
+
+    def _timed_read(self, which: Sequence[int]) -> tuple[list[list[Returned | None]], float]:
+        if self._cell.device != "cpu":
+            time.sleep(_PAUSE_S)
+        begun_s = self._used_at_rest_s()
+        every = self._cell.give(which)
+        return every, self._used_at_rest_s() - begun_s
 
     def _used_at_rest_s(self) -> float:
         if self._cell.device == "cpu":
