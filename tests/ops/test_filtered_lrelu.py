@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, DtypeError, GradientError, ShapeError
 from opsmith.ops.filtered_lrelu import FilteredLReLU, filtered_lrelu, filtered_lrelu_backward, filtered_lrelu_sized
@@ -374,3 +375,17 @@ def test_a_module_owns_filters_and_bias() -> None:
     x = torch.randn(2, 3, 8, 8, dtype=torch.float16)
     assert torch.equal(module(x), filtered_lrelu(x, f, f, module.bias, 2, 2, 11, clamp=256))
     assert repr(module) == "FilteredLReLU(3, up=2, down=2, 12 and 12 taps)"
+
+
+def test_operations_are_those_of_its_filterings():
+    """Without what inserted zeros would take; of u there is what the result needs, 42 x 50."""
+    x, taps, images = torch.randn(2, 3, 16, 20, requires_grad=True), setup_filter([1.0] * 12), 2 * 3
+    with FlopCounterMode(display=False) as forward:
+        y = filtered_lrelu(x, taps, taps, torch.zeros(3, requires_grad=True), up=2, down=2, padding=[11, 10, 11, 10])
+    assert y.shape[2:] == (16, 20)
+    # Six taps meet samples in front of the nonlinearity, along x first, and twelve behind it, along y first.
+    up, down = 2 * images * (16 * 50 * 6 + 42 * 50 * 6), 2 * images * (16 * 50 * 12 + 16 * 20 * 12)
+    assert forward.get_total_flops() == up + down
+    with FlopCounterMode(display=False) as backward:
+        y.sum().backward()
+    assert backward.get_total_flops() == 2 * up + down

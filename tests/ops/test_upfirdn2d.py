@@ -11,6 +11,7 @@ import torch
 from layouts import laid_out
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils.flop_counter import FlopCounterMode
 
 from opsmith.errors import ArgumentTypeError, ArgumentValueError, DeviceError, DtypeError, GradientError, ShapeError
 from opsmith.ops.upfirdn2d import (
@@ -330,3 +331,30 @@ def test_sizes_at_the_edges_of_vectors() -> None:
         for function in (upsample2d, downsample2d, filter2d):
             torch.testing.assert_close(function(x, f), function(x, f, impl="ref"), rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(function(x.contiguous(), f), function(x, f, impl="ref"), rtol=1e-5, atol=1e-5)
+
+
+def counted(function: Any, *arguments: Tensor, **options: Any) -> tuple[int, int]:
+    """Return the operations of a call and of its backward."""
+    with FlopCounterMode(display=False) as forward:
+        result = function(*arguments, **options)
+    with FlopCounterMode(display=False) as backward:
+        result.sum().backward()
+    return forward.get_total_flops(), backward.get_total_flops()
+
+
+def test_inserted_zeros_are_no_operations():
+    x, taps = torch.randn(2, 3, 16, 20, requires_grad=True), setup_filter([1.0, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1])
+    images, per_sample = 2 * 3, 12 // 2
+    # To 32 x 40 along one axis and then the other, and back.
+    forward = 2 * images * (32 * 20 * per_sample + 32 * 40 * per_sample)
+    backward = 2 * images * (16 * 40 * 12 + 16 * 20 * 12)
+    assert counted(upfirdn2d, x, taps, up=2, padding=[6, 5, 6, 5]) == (forward, backward)
+
+
+def test_a_filter_alone_counts_as_a_convolution_does():
+    x, f = torch.randn(2, 3, 16, 20, requires_grad=True), torch.randn(4, 3)
+    with FlopCounterMode(display=False) as convolution:
+        torch.nn.functional.conv2d(x, torch.randn(3, 1, 4, 3), stride=2, groups=3)
+    found = counted(upfirdn2d, x, f, down=2)
+    assert found[0] == convolution.get_total_flops() == 2 * 6 * 7 * 9 * 12
+    assert found[1] == 2 * 6 * 16 * 20 * (2 * 2)

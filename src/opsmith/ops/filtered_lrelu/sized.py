@@ -11,7 +11,13 @@ from torch import Tensor
 
 import opsmith
 from opsmith.ops.bias_act import bias_activation, bias_activation_backward
-from opsmith.ops.upfirdn2d.sized import Resampling, check_filtering, upfirdn2d_sized, upfirdn2d_transposed
+from opsmith.ops.upfirdn2d.sized import (
+    Resampling,
+    check_filtering,
+    filter_flops,
+    upfirdn2d_sized,
+    upfirdn2d_transposed,
+)
 
 __all__ = ["Activation", "Oversampling", "filtered_lrelu_backward", "filtered_lrelu_sized"]
 
@@ -101,6 +107,25 @@ def filtered_lrelu_backward(
     return grad_x, grad_x.sum((0, 2, 3)) if needs_grad_b else x.new_empty(0)
 
 
+@filtered_lrelu_sized.flops
+def _flops(
+    x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, oversampling: Oversampling, activation: Activation
+) -> int:
+    o, images, of_u = oversampling, x.shape[0] * x.shape[1], _size_of_u(fd, oversampling)
+    up = filter_flops(images, (x.shape[2], x.shape[3]), of_u, (o.up, o.up), fu, separable=o.separable_up)
+    return up + filter_flops(images, of_u, (o.out_height, o.out_width), (1, 1), fd, separable=o.separable_down)
+
+
+@filtered_lrelu_backward.flops
+def _backward_flops(
+    grad_y: Tensor, x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, o: Oversampling, a: Activation, _: bool
+) -> int:
+    images, of_u, of_x = x.shape[0] * x.shape[1], _size_of_u(fd, o), (x.shape[2], x.shape[3])
+    up = filter_flops(images, of_x, of_u, (o.up, o.up), fu, separable=o.separable_up)
+    down = filter_flops(images, (o.out_height, o.out_width), of_u, (o.down, o.down), fd, separable=o.separable_down)
+    return up + down + filter_flops(images, of_u, of_x, (1, 1), fu, separable=o.separable_up)
+
+
 @filtered_lrelu_sized.examples
 def _examples() -> list[tuple[object, ...]]:
     """What the arguments' defaults do not show: factors, paddings, kinds of filters, and a limit that is reached."""
@@ -120,13 +145,17 @@ def _upsampled(x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, oversampling
     o = oversampling
     check_filtering(fu, (o.up, o.up), (1, 1), (o.pad_y, o.pad_x), separable=o.separable_up)
     check_filtering(fd, (1, 1), (o.down, o.down), (0, 0), separable=o.separable_down)
-    taps = (fd.shape[1], fd.shape[1]) if o.separable_down else fd.shape
-    height, width = (
-        (max(size, 1) - 1) * o.down + count for size, count in zip((o.out_height, o.out_width), taps, strict=True)
-    )
+    height, width = _size_of_u(fd, o)
     biased = x if b is None else x + b[:, None, None]
     u: Tensor = upfirdn2d_sized.reference(biased, fu, _up(x, height, width, o))
     return u
+
+
+def _size_of_u(fd: Tensor, o: Oversampling) -> tuple[int, int]:
+    """Return how many rows and columns of u the result needs."""
+    taps = (fd.shape[1], fd.shape[1]) if o.separable_down else fd.shape
+    height, width = (max(size, 1) for size in (o.out_height, o.out_width))
+    return (height - 1) * o.down + taps[0], (width - 1) * o.down + taps[1]
 
 
 def _up(x: Tensor, height: int, width: int, o: Oversampling) -> Resampling:

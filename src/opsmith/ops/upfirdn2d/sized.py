@@ -13,7 +13,7 @@ import opsmith
 from opsmith.errors import ArgumentValueError
 from opsmith.ops._filters.arguments import MOST_UP_DOWN
 
-__all__ = ["Resampling", "check_filtering", "upfirdn2d_sized", "upfirdn2d_transposed"]
+__all__ = ["Resampling", "check_filtering", "filter_flops", "upfirdn2d_sized", "upfirdn2d_transposed"]
 
 _MOST_PADDING = 1 << 31
 
@@ -85,6 +85,20 @@ def upfirdn2d_transposed(
 upfirdn2d_transposed.gradient_is(upfirdn2d_sized, x="grad_grad_x", out="grad_grad_out")
 
 
+@upfirdn2d_sized.flops
+def _flops(x: Tensor, f: Tensor, resampling: Resampling) -> int:
+    r = resampling
+    sizes = (r.height, r.width), (r.out_height, r.out_width)
+    return filter_flops(x.shape[0] * x.shape[1], *sizes, (r.up_y, r.up_x), f, separable=r.separable)
+
+
+@upfirdn2d_transposed.flops
+def _transposed_flops(grad_out: Tensor, f: Tensor, resampling: Resampling) -> int:
+    r, images = resampling, grad_out.shape[0] * grad_out.shape[1]
+    sizes = (r.out_height, r.out_width), (r.height, r.width)
+    return filter_flops(images, *sizes, (r.down_y, r.down_x), f, separable=r.separable)
+
+
 @upfirdn2d_sized.examples
 def _examples() -> list[tuple[Tensor, Tensor, Resampling]]:
     """What the arguments' defaults do not show: each direction with factors, a padding and a kind of filter of its own."""
@@ -123,6 +137,21 @@ def _upfirdn(
     if not separable:
         return convolve(x, taps * gain, down)
     return convolve(convolve(x, taps[0, :, None] * gain, (down[0], 1)), taps[1, None, :], (1, down[1]))
+
+
+def filter_flops(images: int, size: _Pair, out: _Pair, up: _Pair, f: Tensor, *, separable: bool) -> int:
+    """Return the operations of a filtering, two for each tap that meets a sample.
+
+    The definition convolves the inserted zeros as well, which none of the kernels does. Of a separable filter's two orders
+    it is the one that takes less.
+    """
+    lengths = (f.shape[1], f.shape[1]) if separable else (f.shape[0], f.shape[1])
+    y, x = (-(-length // factor) for length, factor in zip(lengths, up, strict=True))
+    if not separable:
+        return 2 * images * out[0] * out[1] * y * x
+    y_first = out[0] * size[1] * y + out[0] * out[1] * x
+    x_first = size[0] * out[1] * x + out[0] * out[1] * y
+    return 2 * images * min(y_first, x_first)
 
 
 def check_filtering(f: Tensor, up: _Pair, down: _Pair, pad: _Pair, *, separable: bool) -> None:
