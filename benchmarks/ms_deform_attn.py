@@ -126,6 +126,7 @@ def measured(device: str, queries: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield a row for each case."""
     dtypes = (torch.float32, torch.bfloat16) if device == "cuda" else (torch.float32,)
     for case in (Case(*one) for one in _product(queries, dtypes)):
+        torch._dynamo.reset()  # else it falls back to eager code after eight cases
         given = inputs(case, device)
         calls = {name: _prepared(attention, given, case.phase) for name, attention in contenders(case, device).items()}
         results = {name: call() for name, call in calls.items()}

@@ -18,9 +18,7 @@ RUN = BENCHMARKS / "run.py"
 
 # Listed, and without results so far.
 NOT_MEASURED = {
-    "bias_act_triton_gpu.json",
     "build_time_gpu.json",
-    "ms_deform_attn_gpu.json",
 }
 
 

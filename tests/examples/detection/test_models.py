@@ -334,15 +334,13 @@ def test_activations_of_masks_are_not_kept_for_the_backward(monkeypatch: pytest.
 def test_what_is_recomputed_is_not_kept_and_changes_nothing(kind, precision):
     images, sizes, targets = batch()
     config = replace(MODELS["frozen"], kind=kind)
-    kept, found, pooled = {}, {}, {}
+    kept, found = {}, {}
     for recompute in (False, True):
         torch.manual_seed(0)
         model = build_model(replace(config, recompute=recompute)).train()
         storages: dict[int, int] = {}
-        shapes = pooled[recompute] = set[tuple[int, ...]]()
 
-        def pack(tensor: Tensor, storages: dict[int, int] = storages, shapes: Any = shapes) -> Tensor:
-            shapes.add(tuple(tensor.shape))
+        def pack(tensor: Tensor, storages: dict[int, int] = storages) -> Tensor:
             storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
             return tensor
 
@@ -353,10 +351,7 @@ def test_what_is_recomputed_is_not_kept_and_changes_nothing(kind, precision):
         kept[recompute] = sum(storages.values())
         total(losses).backward()
         found[recompute] = [*losses.values(), *(p.grad for p in model.parameters() if p.grad is not None)]
-    assert kept[True] < 0.8 * kept[False]
-    if kind == "rcnn":
-        boxes = (len(images) * config.box_head.samples, config.backbone.pyramid_channels * config.box_head.pooled**2)
-        assert boxes in pooled[False] - pooled[True]
+    assert kept[True] < {"rcnn": 0.7, "retinanet": 0.5}[kind] * kept[False]
     # A weight's gradient is a sum over parts, which are rounded to 16 bits one by one.
     tolerance = {"rtol": 1e-4, "atol": 1e-6} if precision == "float32" else {"rtol": 0.05, "atol": 2e-3}
     for one, other in zip(found[False], found[True], strict=True):

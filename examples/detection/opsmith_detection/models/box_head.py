@@ -12,7 +12,7 @@ from torch.nn import functional
 from opsmith.ops import roi_align_pyramid
 from opsmith_detection.config import BoxHeadConfig
 from opsmith_detection.models.boxes import box_loss, clip, decode, detect, has_area, pick
-from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
+from opsmith_detection.models.layers import ConvNorm, Norm
 from opsmith_detection.models.matching import IGNORED, match, objects_of, sample
 from opsmith_detection.models.rpn import Proposals
 from opsmith_detection.structures import Detections, Targets
@@ -47,16 +47,11 @@ def pool(levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, bins: int) -
 
 
 class BoxHead(nn.Module):
-    """Classifies proposals and moves them, for each class.
+    """Classifies proposals and moves them, for each class."""
 
-    With `recompute` training keeps nothing of what is pooled, if no convolutions follow, whose norms would count it twice.
-    """
-
-    def __init__(
-        self, channels: int, classes: int, config: BoxHeadConfig, norm: Norm, *, recompute: bool = False
-    ) -> None:
+    def __init__(self, channels: int, classes: int, config: BoxHeadConfig, norm: Norm) -> None:
         super().__init__()
-        self.config, self.recompute = config, recompute and not config.convs
+        self.config = config
         self.convs = nn.ModuleList(ConvNorm(channels, channels, norm=norm) for _ in range(config.convs))
         inputs = (channels * config.pooled**2, *[config.channels] * config.linears)
         self.linears = nn.ModuleList(map(nn.Linear, inputs[:-1], inputs[1:]))
@@ -65,22 +60,14 @@ class BoxHead(nn.Module):
 
     def forward(self, levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits [B, K, classes + 1] and the offsets [B, K, classes + 1, 4] of boxes [B, K, 4], in float32."""
-        if self.recompute and torch.is_grad_enabled():
-            x = computed_again(self._features, boxes, is_valid, *levels)
-        else:
-            x = self._features(boxes, is_valid, *levels)
-        shape = is_valid.shape
-        return self.classes(x).float().view(*shape, -1), self.deltas(x).float().view(*shape, -1, 4)
-
-    def _features(self, boxes: Tensor, is_valid: Tensor, *levels: Tensor) -> Tensor:
-        """Return what classes and offsets are made of, [B K, config.channels]."""
         x = pool(levels, boxes, is_valid, self.config.pooled)
         for conv in self.convs:
             x = conv(x, valid=is_valid.flatten())
         x = x.flatten(1)
         for linear in self.linears:
             x = linear(x).relu_()
-        return x
+        shape = is_valid.shape
+        return self.classes(x).float().view(*shape, -1), self.deltas(x).float().view(*shape, -1, 4)
 
     @torch.no_grad()
     def draw(self, proposals: Proposals, targets: Targets) -> RoIs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from opsmith.ops import generalized_box_iou_loss, sigmoid_focal_loss
 from opsmith_detection.config import ModelConfig, RetinaNetConfig
 from opsmith_detection.models.backbone import Normalise, Pyramid, ResNet
 from opsmith_detection.models.boxes import Anchors, clip, decode, detect, encode, pick
-from opsmith_detection.models.layers import ConvNorm, Norm
+from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
 from opsmith_detection.models.matching import FOREGROUND, IGNORED, match, objects_of
 from opsmith_detection.structures import Detections, Targets
 
@@ -22,11 +23,20 @@ _PRIOR = 0.01  # probability of each class at first
 
 
 class Head(nn.Module):
-    """Convolutions, and one more that predicts numbers for each anchor."""
+    """Convolutions, and one more that predicts numbers for each anchor. With `recompute` training keeps these alone."""
 
-    def __init__(self, channels: int, anchors: int, numbers: int, config: RetinaNetConfig, bias: float = 0.0) -> None:
+    def __init__(
+        self,
+        channels: int,
+        anchors: int,
+        numbers: int,
+        config: RetinaNetConfig,
+        bias: float = 0.0,
+        *,
+        recompute: bool = False,
+    ) -> None:
         super().__init__()
-        self.numbers = numbers
+        self.numbers, self.recompute = numbers, recompute
         norm: Norm | None = "group" if config.norm else None
         self.convs = nn.Sequential(*(ConvNorm(channels, channels, norm=norm) for _ in range(config.convs)))
         self.last = ConvNorm(channels, anchors * numbers, relu=False)
@@ -38,9 +48,13 @@ class Head(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> list[Tensor]:
         """Return [B, N, numbers] of each level's N anchors."""
-        return [
-            self.last(self.convs(level)).permute(0, 2, 3, 1).reshape(len(level), -1, self.numbers) for level in levels
-        ]
+        if self.recompute and self.training:
+            return [computed_again(self._predict, level) for level in levels]
+        return [self._predict(level) for level in levels]
+
+    def _predict(self, level: Tensor) -> Tensor:
+        found: Tensor = self.last(self.convs(level))
+        return found.permute(0, 2, 3, 1).reshape(len(level), -1, self.numbers)
 
 
 class RetinaNet(nn.Module):
@@ -59,8 +73,8 @@ class RetinaNet(nn.Module):
         # Labels count from 1, as in torchvision's models, so there is a class 0 that nothing has.
         self.classes = config.classes + 1
         bias = -math.log((1 - _PRIOR) / _PRIOR)
-        self.class_head = Head(channels, self.anchors.count, self.classes, own, bias)
-        self.box_head = Head(channels, self.anchors.count, 4, own)
+        make = partial(Head, channels, self.anchors.count, config=own, recompute=config.recompute)
+        self.class_head, self.box_head = make(self.classes, bias=bias), make(4)
 
     def forward(self, images: Tensor, sizes: Tensor, targets: Targets | None = None) -> Detections | dict[str, Tensor]:
         """Return the losses if targets are given, and detections otherwise; all as in `Batch`."""

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from opsmith_detection.config import RPNConfig
 from opsmith_detection.models.boxes import Anchors, box_loss, clip, decode, has_area, pick, suppress
-from opsmith_detection.models.layers import ConvNorm
+from opsmith_detection.models.layers import ConvNorm, computed_again
 from opsmith_detection.models.matching import match, sample
 
 __all__ = ["RPN", "Proposals"]
@@ -25,11 +25,11 @@ class Proposals(NamedTuple):
 
 
 class RPN(nn.Module):
-    """Scores and moves anchors, and proposes the best of them."""
+    """Scores and moves anchors, and proposes the best of them. With `recompute` training keeps its predictions alone."""
 
-    def __init__(self, channels: int, config: RPNConfig) -> None:
+    def __init__(self, channels: int, config: RPNConfig, *, recompute: bool = False) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.recompute = config, recompute
         self.anchors = Anchors(config.sizes, config.ratios)
         self.convs = nn.Sequential(*(ConvNorm(channels, channels) for _ in range(config.convs)))
         self.objectness = ConvNorm(channels, self.anchors.count, 1, relu=False)
@@ -57,11 +57,17 @@ class RPN(nn.Module):
         bias = torch.cat([part for part in parts if part is not None])
         objectness, deltas = [], []
         for level in levels:
-            # Both in one convolution, which reads the features once; by pixel they lie as they are needed.
-            both = functional.conv2d(self.convs(level), weight, bias).permute(0, 2, 3, 1).float()
+            if self.recompute and self.training:
+                both = computed_again(self._predict_both, level, weight, bias)
+            else:
+                both = self._predict_both(level, weight, bias)
             objectness.append(both[..., : self.anchors.count].flatten(1))
             deltas.append(both[..., self.anchors.count :].reshape(len(level), -1, 4))
         return objectness, deltas
+
+    def _predict_both(self, level: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return both in one convolution, which reads the features once; by pixel they lie as they are needed."""
+        return functional.conv2d(self.convs(level), weight, bias).permute(0, 2, 3, 1).float()
 
     @torch.no_grad()
     def _propose(
