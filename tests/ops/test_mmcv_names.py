@@ -86,6 +86,30 @@ def test_batched_soft_nms_lowers_within_classes():
     assert none[0].shape == (0, 5) and none[1].dtype == torch.int64
 
 
+@pytest.mark.slow("builds for mmcv names")
+def test_a_class_whose_best_box_is_below_the_least_score_has_none_unless_it_is_taken_by_itself():
+    boxes = torch.tensor([[0.0, 0, 9, 9], [20, 20, 29, 29], [40, 40, 49, 49]])
+    scores, idxs = torch.tensor([0.9, 5e-4, 4e-4]), torch.tensor([0, 1, 1])
+    config = {"type": "soft_nms", "iou_thr": 0.3}
+    assert nms_mmcv.batched_nms(boxes, scores, idxs, config)[1].tolist() == [0]
+    assert nms_mmcv.batched_nms(boxes, scores, idxs, config | {"split_thr": 3})[1].tolist() == [0, 1]
+    # The best of all is not held against it.
+    assert nms_mmcv.batched_nms(boxes[1:], scores[1:], idxs[1:], config)[1].tolist() == [0]
+
+
+def test_the_threshold_has_an_older_name():
+    boxes, scores, idxs = detections()
+    expected = nms_mmcv.nms(boxes, scores, 0.4)[1]
+    assert torch.equal(nms_mmcv.nms(boxes, scores, iou_thr=0.4)[1], expected)
+    assert torch.equal(nms_mmcv.batched_nms(boxes, scores, idxs, {"iou_thr": 0.4}, True)[1], expected)
+    for call in (
+        lambda: nms_mmcv.nms(boxes, scores, iou_threshold=0.4, iou_thr=0.4),
+        lambda: nms_mmcv.batched_nms(boxes, scores, idxs, {"iou_threshold": 0.4, "iou_thr": 0.4}),
+    ):
+        with pytest.raises(TypeError, match="iou_thr is the older name of iou_threshold; found both"):
+            call()
+
+
 def test_what_numbers_decide_is_refused_where_there_are_none():
     boxes, scores, idxs = (tensor.to("meta") for tensor in detections(6))
     with pytest.raises(DeviceError, match=r"nms\(\): scores is on the meta device .* above score_threshold"):

@@ -112,6 +112,13 @@ def test_shapes_are_numbers_or_tensors_and_steps_mean_nothing(device: str) -> No
     assert torch.equal(MSDeformAttnFunction.apply(value, sizes, starts, locations, weights, 2), expected)
 
 
+def test_shapes_of_small_integers_do_not_wrap_around() -> None:
+    shapes = [(20, 17), (4, 3)]  # of 340 pixels and more
+    value, locations, weights = arguments(shapes=shapes)
+    found = ms_deform_attn(value, torch.tensor(shapes, dtype=torch.uint8), None, locations, weights)
+    torch.testing.assert_close(found, ms_deform_attn(value, shapes, None, locations, weights))
+
+
 @devices
 def test_levels_may_lie_anywhere(device: str) -> None:
     value, locations, weights = (tensor.to(device) for tensor in arguments(shapes=[(4, 5), (4, 5)]))

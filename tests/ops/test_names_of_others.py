@@ -50,12 +50,18 @@ MMCV = [
     (mmcv_ops, "batched_nms", "boxes scores idxs nms_cfg class_agnostic"),
     (mmcv_ops, "soft_nms", "boxes scores iou_threshold sigma min_score method offset"),
     (mmcv_ops, "RoIPool", "output_size spatial_scale"),
+    (
+        mmcv_ops,
+        "filtered_lrelu",
+        "input filter_up filter_down bias up down padding gain slope clamp flip_filter use_custom_op",
+    ),
 ]
 # https://detectron2.readthedocs.io/en/latest/modules/layers.html
 DETECTRON2 = [
     (layers, "ROIAlign", "output_size spatial_scale sampling_ratio aligned"),
     (layers, "batched_nms", "boxes scores idxs iou_threshold"),
     (layers, "paste_masks_in_image", "masks boxes image_shape threshold"),
+    (layers, "deform_conv", "input offset weight stride padding dilation groups deformable_groups im2col_step"),
     *(
         (
             layers,
@@ -91,6 +97,23 @@ def test_mmcvs_names_call_the_operators() -> None:
         torch.testing.assert_close(found, upfirdn2d.upfirdn2d(x, f, 2, [1, 2], [2, 1, 3, 0]))
         found = mmcv_ops.bias_act(input=x, bias=b, act="swish", clamp=0.5, use_custom_op=own)
         torch.testing.assert_close(found, bias_act.bias_act(x, b, act="swish", clamp=0.5))
+
+
+def test_mmcvs_filtered_lrelu_and_roi_pool_have_its_arguments() -> None:
+    x, b, f = torch.randn(2, 3, 8, 8), torch.randn(3), upfirdn2d.setup_filter([1, 3, 3, 1])
+    expected = filtered_lrelu.filtered_lrelu(x, f, f, b, 2, 2, 3, clamp=0.5)
+    for own in (True, False):
+        found = mmcv_ops.filtered_lrelu(
+            input=x, filter_up=f, filter_down=f, bias=b, up=2, down=2, padding=3, clamp=0.5, use_custom_op=own
+        )
+        torch.testing.assert_close(found, expected)
+    assert mmcv_ops.RoIPool(7).spatial_scale == 1.0
+
+
+def test_detectron2s_deform_conv_has_its_arguments() -> None:
+    x, w, offset = torch.randn(1, 4, 6, 6), torch.randn(5, 4, 3, 3), torch.randn(1, 18, 6, 6)
+    found = layers.deform_conv(x, offset, w, 1, 1, 1, 1, 1, 64)
+    torch.testing.assert_close(found, mmcv_ops.deform_conv2d(x, offset, w, 1, 1, 1, 1, 1))
 
 
 def test_fma_and_the_convolutions_are_pytorchs() -> None:

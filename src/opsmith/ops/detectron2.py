@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from opsmith.ops._arguments import UnsupportedValueError
 from opsmith.ops.deform_conv2d.functions import Size
-from opsmith.ops.deform_conv2d.mmcv import deform_conv2d as deform_conv
+from opsmith.ops.deform_conv2d.mmcv import deform_conv2d as _deform_conv2d
 from opsmith.ops.deform_conv2d.mmcv import modulated_deform_conv2d as modulated_deform_conv
 from opsmith.ops.deform_conv2d.module import Convolution
 from opsmith.ops.nms import batched_nms, nms
@@ -34,6 +34,21 @@ __all__ = [
 ]
 
 Activation = Callable[[Tensor], Tensor]
+
+
+def deform_conv(
+    input: Tensor,  # noqa: A002 -- detectron2's name
+    offset: Tensor,
+    weight: Tensor,
+    stride: Size = 1,
+    padding: Size = 0,
+    dilation: Size = 1,
+    groups: int = 1,
+    deformable_groups: int = 1,
+    im2col_step: int = 64,
+) -> Tensor:
+    """`opsmith.ops.mmcv.deform_conv2d`, whose arguments have other names and places; `im2col_step` has no effect."""
+    return _deform_conv2d(input, offset, weight, stride, padding, dilation, groups, deformable_groups)
 
 
 def paste_masks_in_image(masks: Tensor, boxes: Any, image_shape: tuple[int, int], threshold: float = 0.5) -> Tensor:

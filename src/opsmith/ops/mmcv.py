@@ -6,6 +6,7 @@ mmcv's RoIPool does not round boxes to whole pixels, as torchvision's and this o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -20,11 +21,12 @@ from opsmith.ops.deform_conv2d.mmcv import (
     deform_conv2d,
     modulated_deform_conv2d,
 )
-from opsmith.ops.filtered_lrelu import filtered_lrelu
+from opsmith.ops.filtered_lrelu import filtered_lrelu as _filtered_lrelu
 from opsmith.ops.ms_deform_attn import MSDeformAttnFunction as MultiScaleDeformableAttnFunction
 from opsmith.ops.nms.mmcv import batched_nms, nms, soft_nms
 from opsmith.ops.roi_align.mmcv import RoIAlign, roi_align
-from opsmith.ops.roi_pool import RoIPool, roi_pool
+from opsmith.ops.roi_pool import RoIPool as _RoIPool
+from opsmith.ops.roi_pool import roi_pool
 from opsmith.ops.sigmoid_focal_loss.mmcv import SigmoidFocalLoss, sigmoid_focal_loss
 from opsmith.ops.stylegan.conv2d_gradfix import conv2d, conv_transpose2d
 from opsmith.ops.upfirdn2d import upfirdn2d as _upfirdn2d
@@ -68,6 +70,34 @@ def bias_act(
 ) -> Tensor:
     """`opsmith.ops.bias_act.bias_act`; without `use_custom_op` its definition in PyTorch."""
     return _bias_act(input, bias, dim, act, alpha, gain, clamp, impl="cuda" if use_custom_op else "ref")
+
+
+def filtered_lrelu(
+    input: Tensor,  # noqa: A002 -- mmcv's name
+    filter_up: Tensor | None = None,
+    filter_down: Tensor | None = None,
+    bias: Tensor | None = None,
+    up: int = 1,
+    down: int = 1,
+    padding: int | Sequence[int] = 0,
+    gain: float = math.sqrt(2),
+    slope: float = 0.2,
+    clamp: float | None = None,
+    flip_filter: bool = False,
+    use_custom_op: bool = True,
+) -> Tensor:
+    """`opsmith.ops.filtered_lrelu.filtered_lrelu`; without `use_custom_op` its definition in PyTorch."""
+    impl = "cuda" if use_custom_op else "ref"
+    return _filtered_lrelu(
+        input, filter_up, filter_down, bias, up, down, padding, gain, slope, clamp, flip_filter, impl=impl
+    )
+
+
+class RoIPool(_RoIPool):
+    """`opsmith.ops.roi_pool.RoIPool`, by default for boxes in pixels of the features."""
+
+    def __init__(self, output_size: int | tuple[int, int], spatial_scale: float = 1.0) -> None:
+        super().__init__(output_size, spatial_scale)
 
 
 def upfirdn2d(

@@ -142,8 +142,8 @@ def _allows_tf32() -> bool:
     return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")  # type: ignore[attr-defined]
 
 
-# Dynamo cannot trace the question; it guards on what the answer depends on, and asks again where that has changed. This is
-# what torch.compiler.assume_constant_result does, after it has imported the compiler, which takes seconds.
+# Dynamo can neither trace the question nor guard on what the answer depends on: compiled code keeps the answer. This is what
+# torch.compiler.assume_constant_result does, after it has imported the compiler, which takes seconds.
 _allows_tf32._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 

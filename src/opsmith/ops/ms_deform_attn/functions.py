@@ -63,7 +63,7 @@ def ms_deform_attn(
         sampling_locations=sampling_locations,
         attention_weights=attention_weights,
     )
-    sizes = _sizes(value, spatial_shapes)
+    sizes = _sizes(value, spatial_shapes).to(torch.int64)  # areas do not fit into small integers
     if level_start_index is None:
         if sizes.dim() != 2 or sizes.shape[1] != 2:
             raise TensorShapeError(f"ms_deform_attn(): spatial_shapes is {list(sizes.shape)}, expected [L, 2]")
@@ -76,7 +76,7 @@ def ms_deform_attn(
             dtype = torch.promote_types(dtype, other.dtype)
     result: Tensor = ms_deform_attn_sampled(
         value.to(dtype),
-        sizes.to(torch.int64),
+        sizes,
         level_start_index.to(torch.int64),
         sampling_locations.to(dtype),
         attention_weights.to(dtype),

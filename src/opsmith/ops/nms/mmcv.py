@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,7 +30,27 @@ if TYPE_CHECKING:
 
     Boxes = Tensor | np.ndarray[Any, Any]
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
+
+def _takes_iou_thr(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function take its `iou_threshold` by mmcv's older name, as mmcv's do."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        return function(*args, **_renamed(function.__name__, kwargs))
+
+    return call
+
+
+def _renamed(function: str, given: dict[str, Any]) -> dict[str, Any]:
+    if "iou_thr" in given and "iou_threshold" in given:
+        raise ArgumentTypeError(f"{function}(): iou_thr is the older name of iou_threshold; found both")
+    return {"iou_threshold" if name == "iou_thr" else name: value for name, value in given.items()}
+
+
+@_takes_iou_thr
 def nms(
     boxes: Boxes,
     scores: Boxes,
@@ -56,6 +78,7 @@ def nms(
     return _as_given(boxes, torch.cat([given[kept], ranks[kept, None]], 1), kept)
 
 
+@_takes_iou_thr
 def soft_nms(
     boxes: Boxes,
     scores: Boxes,
@@ -80,8 +103,8 @@ def batched_nms(
 
     `nms_cfg` says what to do by "type", "nms" or "soft_nms", and has the other arguments of that function here,
     "class_agnostic" and "max_num"; None sorts by score alone. Boxes of different `idxs` [N] do not meet unless
-    `class_agnostic`. They are compared, not moved apart, so "split_thr", from how many boxes on mmcv takes class by class
-    to spare memory, changes nothing.
+    `class_agnostic`; they are compared, not moved apart. From "split_thr" boxes on (10,000) mmcv takes class by class to
+    spare memory. That changes one thing, here too: soft_nms returns the best box of each class then, whatever its score.
     """
     check_tensors("batched_nms", boxes=boxes, scores=scores, idxs=idxs)
     _check_shapes("batched_nms", boxes, scores)
@@ -97,7 +120,9 @@ def batched_nms(
         return torch.cat([boxes[order], ranks[:, None]], 1), order
     if not isinstance(nms_cfg, dict):
         raise ArgumentTypeError(f"batched_nms(): nms_cfg is {describe(nms_cfg)}, expected a dict or None")
-    config = {name: value for name, value in nms_cfg.items() if name != "split_thr"}
+    config = _renamed("batched_nms", nms_cfg)
+    split = config.pop("split_thr", _SPLIT)
+    check_ints("batched_nms", split_thr=split)
     kind = config.pop("type", "nms")
     most = config.pop("max_num", -1)
     class_agnostic = config.pop("class_agnostic", class_agnostic)
@@ -110,11 +135,17 @@ def batched_nms(
         lowered, kept = _nms_by_class(boxes, scores, idxs, **config)
     else:
         lowered, kept = _soft_nms_by_class(boxes, scores, idxs, **config)
+        if len(boxes) < split:
+            # In one call the best box of all alone is not held against it.
+            stays = ~(lowered < config.get("min_score", _MIN_SCORE))
+            stays[:1] = True
+            lowered, kept = lowered[stays], kept[stays]
     if most > 0:
         lowered, kept = lowered[:most], kept[:most]
     return torch.cat([boxes[kept], lowered[:, None]], 1), kept
 
 
+_SPLIT, _MIN_SCORE = 10_000, 1e-3  # mmcv's
 # What else nms_cfg may have, by its type.
 _CONFIG = {
     "nms": ("iou_threshold", "offset", "score_threshold"),
