@@ -5,6 +5,7 @@ What differs between machines by path alone is replaced by a name, so that two c
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from opsmith.toolchain import Toolchain
 from opsmith.toolchain.processor import asks_for_native, processor_identity
 
 __all__ = ["compiler_environment", "key_inputs"]
+
+# Where a path can begin in a word of a command, be it right after a flag (-I/home/...), and where a folder's name ends.
+_BEFORE_PATH, _FLAG, _AFTER_NAME = r"^|[\s=,:;\"'\\]", r"-{1,2}\w+|@", r"$|[\s=,:;\"'\\/]"
 
 
 def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
@@ -53,8 +57,14 @@ def compiler_environment() -> tuple[str, ...]:
 
 
 def _portable(text: str, roots: Mapping[str, Path]) -> str:
+    """Return a word of a command with the names of roots in place of their paths, where a path begins with one.
+
+    /work/src is not the beginning of /work/src_include, whose headers are looked up by their whole path.
+    """
     for name, root in sorted(roots.items(), key=lambda item: -len(str(item[1]))):
-        text = text.replace(str(root), f"<{name}>")
+        if str(root) in text:
+            path = rf"({_BEFORE_PATH})({_FLAG})?{re.escape(str(root))}(?={_AFTER_NAME})"
+            text = re.sub(path, lambda found, name=name: f"{found[1]}{found[2] or ''}<{name}>", text)  # type: ignore[misc]
     return text
 
 
