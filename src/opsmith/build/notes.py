@@ -2,9 +2,9 @@
 
 A plan needs the toolchain, the code generator and the planner, and importing those takes longer than everything else in
 loading a finished library. What a plan depends on is quick to compare, though: the request, opsmith's own files, the
-environment, the compilers, torch, the GPUs, and the user's sources. Where all are as they were, the source key is as it
-was, and the store finds the artefact by that key and by the headers as they are now. Where anything differs, or the
-note is damaged, there is no shortcut and nothing is lost.
+environment, the compilers, torch, the GPUs, the processor, and the user's sources. Where all are as they were, the source
+key is as it was, and the store finds the artefact by that key and by the headers as they are now. Where anything differs,
+or the note is damaged, there is no shortcut and nothing is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opsmith.store.reading import parse_json, read_regular
 
 __all__ = ["find_noted", "note_version", "write_note"]
 
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _PACKAGE = Path(__file__).resolve().parent.parent
 # The folders whose code decides what a plan is.
 _DECIDING = ("spec", "codegen", "build", "toolchain", "cpp_extension")
@@ -44,7 +44,9 @@ def find_noted(
     """
     try:
         note = parse_json(read_regular(_note_path(store, request)))
-        if note["state"] != _state(sources, with_gpu=with_gpu) or not _same_compilers(note):
+        if note["state"] != _state(sources, with_gpu=with_gpu):
+            return None
+        if not _same_compilers(note) or not _same_processor(note):
             return None
         return store.find(note["source_key"], roots={name: Path(root) for name, root in note["roots"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -68,6 +70,8 @@ def write_note(
         "state": _state(sources, with_gpu=with_gpu),
         "programs": _programs(),
         "compilers": default_probes().stamps(),
+        # Only where -march=native makes it part of the key.
+        "processor": artifact.manifest.inputs.get("processor"),
         "source_key": source_key(artifact.manifest.inputs),
         "roots": {name: str(root) for name, root in roots.items()},
     }
@@ -133,6 +137,14 @@ def _same_compilers(note: Mapping[str, Any]) -> bool:
     if not any(programs[: len(_HOST_COMPILERS)]) and _env.read("CXX") is None:
         return True
     return bool(note["programs"] == programs and _stamps(note["compilers"]) == note["compilers"])
+
+
+def _same_processor(note: Mapping[str, Any]) -> bool:
+    if note["processor"] is None:
+        return True
+    from opsmith.toolchain.processor import processor_identity
+
+    return bool(note["processor"] == digest(processor_identity()))
 
 
 def _stamps(known: Mapping[str, Any]) -> dict[str, list[int]]:
