@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.build.notes import find_noted, write_note
-from opsmith.store import Artifact, Manifest, Store, digest, source_key
+from opsmith.store import Artifact, Manifest, Store, digest, digest_file, source_key
 from opsmith.toolchain import processor
 
 
@@ -46,3 +46,46 @@ def test_native_code_is_not_given_to_another_processor(store, publish, monkeypat
     assert find_noted(store, ["request"], []) == artifact
     monkeypatch.setattr(processor, "processor_identity", lambda: "another")
     assert find_noted(store, ["request"], []) == (None if is_native else artifact)
+
+
+def test_a_linked_file_that_changed_or_is_not_the_one_any_more_is_noticed(store, publish, tmp_path):
+    library, other = tmp_path / "libv.a", tmp_path / "libv.so"
+    for file in (library, other):
+        file.write_bytes(b"1")
+    artifact = publish(**{f"linked {library}": digest_file(library)})
+    write_note(store, ["request"], [], artifact, {}, linked=[library])
+    assert find_noted(store, ["request"], [], linked=[library]) == artifact
+    assert find_noted(store, ["request"], [], linked=[other]) is None
+    assert find_noted(store, ["request"], [], linked=[]) is None
+    library.write_bytes(b"2")
+    assert find_noted(store, ["request"], [], linked=[library]) is None
+    library.write_bytes(b"1")
+    assert find_noted(store, ["request"], [], linked=[library]) == artifact
+    library.unlink()
+    assert find_noted(store, ["request"], [], linked=[library]) is None
+
+
+@pytest.mark.parametrize(("age_s", "is_read"), [(60, False), (0, True), (-3600, True)])
+def test_a_linked_file_is_read_again_only_where_its_times_could_be_those_of_two_versions(
+    store, publish, tmp_path, monkeypatch, age_s, is_read
+):
+    library = tmp_path / "libv.a"
+    library.write_bytes(b"1")
+    artifact = publish(**{f"linked {library}": digest_file(library)})
+    now_ns = library.stat().st_ctime_ns + age_s * 1_000_000_000
+    with monkeypatch.context() as later:
+        later.setattr("opsmith.build.notes.time.time_ns", lambda: now_ns)
+        write_note(store, ["request"], [], artifact, {}, linked=[library])
+    read = []
+    monkeypatch.setattr("opsmith.build.notes.digest_file", lambda file: read.append(file) or digest_file(file))
+    assert find_noted(store, ["request"], [], linked=[library]) == artifact
+    assert read == ([library] if is_read else [])
+
+
+def test_a_file_that_changed_since_it_was_linked_leaves_no_note(store, publish, tmp_path):
+    library = tmp_path / "libv.a"
+    library.write_bytes(b"1")
+    artifact = publish(**{f"linked {library}": digest_file(library)})
+    library.write_bytes(b"2")
+    write_note(store, ["request"], [], artifact, {}, linked=[library])
+    assert find_noted(store, ["request"], [], linked=[library]) is None

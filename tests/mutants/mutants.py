@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "key without linked files",
         "key",
         "build/key.py",
-        'inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)',
+        'inputs[f"linked {_portable(str(file), plan.roots)}"] = digest_file(file)',
         "pass",
         _BUILD,
     ),

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from opsmith import _env
 from opsmith.build.ahead.step import COMPILER
+from opsmith.build.linked import linked_files
 from opsmith.build.plan import Plan, Target
+from opsmith.spec.extension import ExistingSources, Extension
 from opsmith.store import digest, digest_file
 from opsmith.toolchain import Toolchain
 from opsmith.toolchain.processor import asks_for_native, processor_identity
@@ -44,10 +46,16 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         # Only such a binary depends on torch's version; a stable one is the same for every torch.
         inputs["torch"] = digest(toolchain.torch.version, toolchain.torch.git_version)
         inputs["python"] = digest(plan.python_abi or "")
-    for flag in plan.extension.link_flags:
-        if (file := Path(flag)).is_absolute() and file.is_file():
-            inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)
+    for file in _linked(plan.extension, toolchain.torch.root):
+        inputs[f"linked {_portable(str(file), plan.roots)}"] = digest_file(file)
     return inputs
+
+
+def _linked(extension: Extension, torch_root: Path) -> tuple[Path, ...]:
+    if not isinstance(extension, ExistingSources):
+        return linked_files(extension.link_flags, torch_root)
+    libraries, folders = extension.libraries or (), extension.library_dirs
+    return linked_files(extension.link_flags, torch_root, libraries=libraries, library_dirs=folders)
 
 
 def compiler_environment() -> tuple[str, ...]:

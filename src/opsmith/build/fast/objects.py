@@ -20,6 +20,7 @@ from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Step, Target
 from opsmith.build.record import describe_build, read_headers
 from opsmith.errors import StoreError
+from opsmith.spec.extension import ExistingSources
 from opsmith.store import Store, digest_headers, edited_since, source_key
 from opsmith.store.depfile import depfile_text
 from opsmith.store.headers import portable_name, resolve_name
@@ -72,9 +73,10 @@ def _worth_keeping(plan: Plan) -> list[Step]:
 def _only(plan: Plan, step: Step) -> Plan:
     """Return the part of a plan that makes one object; its key is the object's."""
     files = {name: text for name, text in plan.files.items() if name in step.inputs}
-    return replace(
-        plan, steps=(step,), files=files, library=step.output, extension=replace(plan.extension, link_flags=())
-    )
+    extension = replace(plan.extension, link_flags=())
+    if isinstance(extension, ExistingSources):
+        extension = replace(extension, libraries=None, library_dirs=())
+    return replace(plan, steps=(step,), files=files, library=step.output, extension=extension)
 
 
 def _inputs(part: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
