@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.build.notes import find_noted, write_note
+from opsmith.errors import StoreError
 from opsmith.store import Artifact, Manifest, Store, digest, digest_file, source_key
 from opsmith.toolchain import processor
 
@@ -89,3 +90,10 @@ def test_a_file_that_changed_since_it_was_linked_leaves_no_note(store, publish, 
     library.write_bytes(b"2")
     write_note(store, ["request"], [], artifact, {}, linked=[library])
     assert find_noted(store, ["request"], [], linked=[library]) is None
+
+
+def test_a_note_in_a_store_that_others_can_write_to_is_refused(store, publish):
+    write_note(store, ["request"], [], publish(flags="1"), {})
+    store.root.chmod(0o777)
+    with pytest.raises(StoreError, match="everyone can write"):
+        find_noted(store, ["request"], [])

@@ -46,11 +46,14 @@ def find_noted(
     linked: Iterable[Path] = (),
     with_gpu: bool = False,
 ) -> Artifact | None:
-    """Return the artefact that a plan for this request would find, or None if a plan must be made. Raises nothing.
+    """Return the artefact that a plan for this request would find, or None if a plan must be made.
 
     `request` are texts that identify the request, `sources` the user's files behind it, and `linked` those that its
     library is linked with (`linked_files`). On a machine without a C++ compiler no compiler can have changed, so a
     finished artefact is used anyway.
+
+    Raises StoreError as `Store.find`: a plan would lead there too, or on such a machine to the lack of a compiler, which
+    is not what is wrong.
     """
     try:
         note = parse_json(read_regular(_note_path(store, request)))
