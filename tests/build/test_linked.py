@@ -12,7 +12,7 @@ from opsmith.build.linked import linked_files
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with libraries in two folders and in torch's."""
-    for name in ("one/libv.a", "two/libv.a", "two/libv.so", "two/libw.a", "torch/lib/libc10.so"):
+    for name in ("one/libv.a", "two/libv.a", "two/libv.so", "two/libw.a", "torch/lib/libc10.so", "map"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -23,6 +23,9 @@ def folder(tmp_path: Path) -> Path:
     [
         (["{0}/one/libv.a"], ["one/libv.a"]),
         (["{0}/one/libv.a", "{0}/one/libv.a"], ["one/libv.a"]),
+        (["-Wl,--whole-archive,{0}/one/libv.a,--no-whole-archive"], ["one/libv.a"]),
+        (["-Wl,--version-script={0}/map", "-Wl,-rpath,{0}/one"], ["map"]),
+        (["-Wl,-Map,{0}/map", "-Wl,-Map={0}/map", "-Wl,--version-script"], []),  # what the linker writes
         (["{0}/one/gone.a", "libv.a", "-lm"], []),
         (["-L{0}/one", "-L{0}/two", "-lv", "-lw"], ["one/libv.a", "two/libw.a"]),
         (["-L{0}/two", "-lv"], ["two/libv.so"]),
