@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from opsmith.build.plan import Target, plan_extension
 from opsmith.build.watcher import Watcher
 from opsmith.errors import BuildError
 from opsmith.spec.extension import Extension, Source
-from opsmith.store import Store
+from opsmith.store import Store, edited_since
 from opsmith.toolchain import find_toolchain
 
 pytestmark = pytest.mark.compile
@@ -99,3 +100,19 @@ def test_a_header_that_is_saved_during_a_build_is_built_again(
 def test_a_header_that_is_saved_during_every_build_is_named(project: Project) -> None:
     with pytest.raises(BuildError, match=re.escape("x.h changed during each of 3 builds")):
         project.answer(lambda: project.header.write_text(f"#define NUMBER {project.builds + 1}\n"))
+
+
+def test_a_header_that_is_saved_after_a_build_is_not_recorded(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_and_save(*arguments: Any) -> tuple[Path, ...]:
+        edited = edited_since(*arguments)
+        project.header.write_text("#define NUMBER 2\n")
+        return edited
+
+    time.sleep(_TICKS_S)
+    with monkeypatch.context() as late:
+        late.setattr("opsmith.build.artifact.edited_since", ask_and_save)
+        assert project.answer() == 1
+    time.sleep(_TICKS_S)
+    assert project.answer() == 2

@@ -80,6 +80,8 @@ def obtain_artifact(
                     plan, toolchain, target, scratch, jobs=jobs, watcher=watcher, is_lasting=is_lasting
                 )
                 headers = read_headers(plan, toolchain, scratch)
+                # Before the question: what is saved after it must not be what is recorded. One that is gone is edited.
+                digests = digest_headers(header for header in headers if header.is_file())
                 edited = edited_since([*headers, *sources], started_ns, ahead)
                 # The second question is for what was saved while this process waited for the lock.
                 if edited or key_inputs(plan, toolchain, target) != inputs:
@@ -90,7 +92,6 @@ def obtain_artifact(
                 published.mkdir()
                 library = library.rename(published / plan.library)
                 manifest = describe_build(plan, toolchain, target, library, inputs)
-                digests = digest_headers(headers)
                 artifact = store.publish(key, published, manifest=manifest, headers=digests, roots=roots)
                 share(store, artifact)
                 return artifact

@@ -110,9 +110,10 @@ def _resolved(text: bytes, roots: Mapping[str, Path]) -> list[Path]:
 def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path, since_ns: int) -> None:
     step = part.steps[0]
     headers = read_headers(part, toolchain, folder)
+    # Before the question: what is saved after it must not be what is recorded.
+    digests, inputs = digest_headers(headers), _inputs(part, toolchain, target)
     if edited_since([*headers, *step.users], since_ns):
         return
-    inputs = _inputs(part, toolchain, target)
     with store.staging() as scratch:
         published = scratch / "artifact"
         published.mkdir()
@@ -120,6 +121,4 @@ def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder
         shutil.copyfile(folder / step.output, kept)
         (published / _HEADERS).write_text(json.dumps([portable_name(str(header), part.roots) for header in headers]))
         manifest = describe_build(part, toolchain, target, kept, inputs, kind="object")
-        store.publish(
-            source_key(inputs), published, manifest=manifest, headers=digest_headers(headers), roots=part.roots
-        )
+        store.publish(source_key(inputs), published, manifest=manifest, headers=digests, roots=part.roots)
