@@ -44,6 +44,30 @@ def test_a_flag_is_another_build(prepared):
     assert differing(prepared, changed) == {f"command {first.output}"}
 
 
+@pytest.mark.parametrize(
+    ("flag", "is_shared"),
+    [
+        ("-I{root}/more", True),
+        ("-I{root}", True),
+        ("--include={root}/more.h", True),
+        ("-Xcompiler=-fPIC,-ffile-prefix-map={root}=.", True),
+        ("-I{root}_include", False),  # beside the project, where nothing is looked up by the project's name
+        ("-I{root}-2/more", False),
+        ("-I/elsewhere{root}", False),
+    ],
+)
+def test_a_path_is_the_same_in_two_checkouts_only_below_their_roots(prepared, tmp_path, flag, is_shared):
+    def build(root):
+        first, *others = prepared.plan.steps
+        step = replace(first, argv=(*first.argv, flag.format(root=root)))
+        plan = replace(prepared.plan, steps=(step, *others), roots={**prepared.plan.roots, "project": root})
+        return replace(prepared, plan=plan)
+
+    one, other = build(tmp_path / "one"), build(tmp_path / "other")
+    changed = {f"command {prepared.plan.steps[0].output}"}
+    assert changed.isdisjoint(differing(one, other)) is is_shared
+
+
 def test_a_compiler_of_another_release_is_another_build(prepared):
     host = replace(prepared.toolchain.host, release=f"{prepared.toolchain.host.release}.1")
     changed = replace(prepared, toolchain=replace(prepared.toolchain, host=host))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Project:
     """A source with a header, and a store of its own."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root, self.link_flags = root, list[str]()
         (root / "include").mkdir()
         (root / "include" / "number.h").write_text("#define NUMBER 7\n")
         (root / "value.cpp").write_text('#include <number.h>\nextern "C" int value() { return NUMBER + MORE; }\n')
@@ -39,7 +40,8 @@ class Project:
     def load(self, *flags: str, **environment: str) -> dict[str, Any]:
         """Load it in a new process; return what the process says of itself."""
         store = {"OPSMITH_CACHE_DIR": str(self.root / "store"), "PYTHONPATH": os.pathsep.join(sys.path)}
-        arguments = json.dumps({"extra_cflags": ["-DMORE=1", *flags]})
+        link = {"extra_ldflags": self.link_flags} if self.link_flags else {}
+        arguments = json.dumps({"extra_cflags": ["-DMORE=1", *flags], **link})
         inherited = {name: value for name, value in os.environ.items() if name != "CXX"}
         env = {**inherited, **store, **environment}
         done = python_c(CHILD, [arguments], cwd=self.root, env=env)
@@ -75,3 +77,21 @@ def test_what_decides_a_build_is_noticed_and_what_does_not_is_not(project: Proje
 @pytest.mark.slow("processes that import torch")
 def test_a_library_is_loaded_where_there_is_no_compiler_and_no_ninja_any_more(project: Project) -> None:
     assert project.load(PATH="/nonexistent") == {"value": 8, "planned": False, "started": [], "setuptools": False}
+
+
+@pytest.mark.slow("processes that load an extension")
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_linked_library_that_was_built_again_is_noticed(project: Project, by_name: bool) -> None:
+    def build_library(value: int) -> None:
+        (project.root / "v.cpp").write_text(f"int more() {{ return {value}; }}")
+        subprocess.run(["c++", "-fPIC", "-c", "v.cpp"], cwd=project.root, check=True)
+        subprocess.run(["ar", "rcs", "libv.a", "v.o"], cwd=project.root, check=True)
+
+    build_library(1)
+    (project.root / "value.cpp").write_text('int more();\nextern "C" int value() { return more(); }\n')
+    project.link_flags = [f"-L{project.root}", "-lv"] if by_name else [str(project.root / "libv.a")]
+    assert project.load()["value"] == 1
+    assert not project.load()["planned"]
+    build_library(2)
+    assert project.load()["value"] == 2
+    assert not project.load()["planned"]

@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "key without linked files",
         "key",
         "build/key.py",
-        'inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)',
+        'inputs[f"linked {_portable(str(file), plan.roots)}"] = digest_file(file)',
         "pass",
         _BUILD,
     ),
@@ -152,9 +152,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "edits during a build are missed",
         "comparison",
-        "store/headers.py",
-        "if _written_ns(path) >= start_ns - _CLOCK_TICK_NS",
-        "if _written_ns(path) < start_ns - _CLOCK_TICK_NS",
+        "store/edits.py",
+        "if status.st_ctime_ns >= earliest_ns:",
+        "if status.st_ctime_ns < earliest_ns:",
         _STORE,
     ),
     Mutant(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from opsmith.errors import StoreError
 from opsmith.store import Change, Miss, explain_miss
 from opsmith.store.staging import move_aside
 
@@ -43,3 +46,10 @@ def test_an_artefact_that_is_damaged_or_gone_is_lost(store, publish, inputs):
     assert explain_miss(store, "scale", inputs) == Miss("lost")
     store.remove(published)
     assert explain_miss(store, "scale", inputs) == Miss("new")
+
+
+def test_a_store_that_others_can_write_to_is_not_explained_but_refused(store, publish, inputs):
+    publish()
+    store.root.chmod(0o777)
+    with pytest.raises(StoreError, match="everyone can write"):
+        explain_miss(store, "scale", inputs)

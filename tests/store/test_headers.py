@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,7 @@ import pytest
 from opsmith.store.headers import (
     HeaderDigests,
     digest_headers,
-    edited_since,
     is_portable_name,
-    outlive_edits,
     portable_name,
 )
 from opsmith.store.keys import digest_file
@@ -51,23 +47,6 @@ def test_a_header_is_read_once(tmp_path: Path):
     before = digests.now(str(header))
     header.write_text("2")
     assert digests.now(str(header)) == before
-
-
-def test_a_header_saved_during_a_build_is_noticed(tmp_path: Path):
-    old, new, gone = tmp_path / "old.h", tmp_path / "new.h", tmp_path / "gone.h"
-    old.touch()
-    new.touch()
-    start_ns = time.time_ns() + 1_000_000_000
-    os.utime(new, ns=(start_ns, start_ns))
-    assert edited_since([old, new], start_ns) == (new,)
-    assert edited_since([gone], time.time_ns()) == (gone,)
-
-
-def test_a_header_saved_just_before_a_build_is_not_taken_for_an_edit(tmp_path: Path):
-    header = tmp_path / "new.h"
-    header.touch()
-    outlive_edits([header])
-    assert edited_since([header], time.time_ns()) == ()
 
 
 def test_headers_are_digested_by_path(tmp_path: Path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import time
 import warnings
@@ -150,6 +152,34 @@ def test_what_was_altered_there_is_not_loaded(folder, store, built, elsewhere, i
         assert fetch_shared(elsewhere, source_key(inputs), {"source": tmp_path}) is None
     assert list(elsewhere.artifacts()) == []
     assert list(elsewhere.layout.staging.glob("*")) == []
+
+
+@pytest.mark.parametrize("place", ["opsmith.store.artifact_store.make_staging", "opsmith.store.shared.fetch"])
+def test_a_full_disk_here_is_not_blamed_on_the_shared_store(
+    folder, store, built, elsewhere, inputs, tmp_path, monkeypatch, place
+):
+    def refuse(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    keyring.new_signing_key("")
+    share(store, built)
+    with monkeypatch.context() as full:
+        full.setattr(place, refuse)
+        with pytest.raises(StoreError, match=f"{elsewhere.root}: the disk is full"):  # warnings are errors
+            fetch_shared(elsewhere, source_key(inputs), {"source": tmp_path})
+    assert fetch_shared(elsewhere, source_key(inputs), {"source": tmp_path}) is not None
+
+
+def test_a_store_here_that_others_can_write_to_is_not_blamed_on_the_shared_store(
+    folder, store, built, elsewhere, inputs, tmp_path
+):
+    keyring.new_signing_key("")
+    share(store, built)
+    elsewhere.root.mkdir()
+    elsewhere.root.chmod(0o777)
+    with pytest.raises(StoreError, match=f"everyone can write to {elsewhere.root}"):
+        fetch_shared(elsewhere, source_key(inputs), {"source": tmp_path})
+    assert shared._given_up == set()
 
 
 def test_a_signed_artefact_cannot_be_put_under_another_key(folder, store, publish, elsewhere, inputs):

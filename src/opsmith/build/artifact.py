@@ -12,7 +12,16 @@ from opsmith.build.plan import Plan, Target
 from opsmith.build.record import describe_build, read_headers
 from opsmith.build.watcher import Watcher, watched
 from opsmith.errors import BuildError
-from opsmith.store import Artifact, Store, default_root, digest_headers, edited_since, outlive_edits, source_key
+from opsmith.store import (
+    Artifact,
+    Store,
+    default_root,
+    digest_headers,
+    edited_since,
+    outlive_edits,
+    source_key,
+    versions_ahead,
+)
 
 if TYPE_CHECKING:
     from opsmith.toolchain import Toolchain
@@ -59,16 +68,23 @@ def obtain_artifact(
         if (fetched := fetch_shared(store, key, roots)) is not None:
             return _found(fetched, watcher)
         sources = [user for step in plan.steps for user in step.users]
+        # Of the attempt before: only the compiler can tell.
+        headers: tuple[Path, ...] = ()
+        edited: tuple[Path, ...] = ()
         for _ in range(_ATTEMPTS):
             with store.staging() as scratch:
                 outlive_edits(sources)
+                ahead = versions_ahead([*headers, *sources])
                 started_ns = time.time_ns()
                 library = build_into(
                     plan, toolchain, target, scratch, jobs=jobs, watcher=watcher, is_lasting=is_lasting
                 )
                 headers = read_headers(plan, toolchain, scratch)
+                # Before the question: what is saved after it must not be what is recorded. One that is gone is edited.
+                digests = digest_headers(header for header in headers if header.is_file())
+                edited = edited_since([*headers, *sources], started_ns, ahead)
                 # The second question is for what was saved while this process waited for the lock.
-                if edited_since([*headers, *sources], started_ns) or key_inputs(plan, toolchain, target) != inputs:
+                if edited or key_inputs(plan, toolchain, target) != inputs:
                     inputs = key_inputs(plan, toolchain, target)
                     key = source_key(inputs)
                     continue
@@ -76,12 +92,12 @@ def obtain_artifact(
                 published.mkdir()
                 library = library.rename(published / plan.library)
                 manifest = describe_build(plan, toolchain, target, library, inputs)
-                digests = digest_headers(headers)
                 artifact = store.publish(key, published, manifest=manifest, headers=digests, roots=roots)
                 share(store, artifact)
                 return artifact
+    names = ", ".join(dict.fromkeys(path.name for path in edited)) or "a source or linked file"
     raise BuildError(
-        f"{plan.extension.name}: a source or header changed during each of {_ATTEMPTS} builds; save it and try again"
+        f"{plan.extension.name}: {names} changed during each of {_ATTEMPTS} builds; save the last version and try again"
     )
 
 

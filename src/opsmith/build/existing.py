@@ -18,7 +18,6 @@ from opsmith.build.sycl import find_sycl_compiler
 from opsmith.build.target import Prepared, choose_target, choose_toolchain
 from opsmith.errors import ArgumentError, MissingSourceError
 from opsmith.spec.extension import ExistingSources, Language, Source
-from opsmith.store import digest_file
 from opsmith.toolchain import find_python_headers, find_torch
 from opsmith.toolchain.search import resolve_program
 
@@ -142,7 +141,6 @@ def prepare_existing(
         python=find_python_headers(),
         sycl=sycl,
         nvcc=shlex.split(_env.read("PYTORCH_NVCC") or "") if gpu else (),
-        files=_surroundings(extension),
     )
     return Prepared(plan, toolchain, target)
 
@@ -163,23 +161,6 @@ def _environment_includes() -> list[Path]:
     cudnn = _env.read("CUDNN_HOME") or _env.read("CUDNN_PATH")
     folders += [Path(cudnn) / "include"] if cudnn else []
     return [folder for folder in folders if folder.is_dir() and folder != Path("/usr/include")]
-
-
-def _surroundings(extension: ExistingSources) -> dict[str, str]:
-    """Return what decides the binary beside sources, commands and compilers, as a file that counts for the key.
-
-    No dependency file names the libraries that were linked.
-    """
-    lines: list[str] = []
-    folders = [Path(flag[2:]) for flag in extension.link_flags if flag.startswith("-L")]
-    names = [flag[2:] for flag in extension.link_flags if flag.startswith("-l")]
-    for name in (*(extension.libraries or ()), *names):
-        candidates = (f / f"lib{name}{end}" for f in (*extension.library_dirs, *folders) for end in (".so", ".a"))
-        if (file := next((candidate for candidate in candidates if candidate.is_file()), None)) is None:
-            continue
-        if not file.resolve().is_relative_to(find_torch().root):
-            lines.append(f"{file.name} {digest_file(file)}")
-    return {"surroundings.txt": "\n".join([*lines, ""])} if lines else {}
 
 
 def _root(sources: Sequence[Source]) -> Path:

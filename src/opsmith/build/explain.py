@@ -42,8 +42,8 @@ def explain_builds(path: str, store: Store) -> list[Explanation]:
     """Explain a module of operators, or an extension that was built from existing sources, by its name.
 
     An extension's sources and flags are known to the program alone that loads it; what can be told is how its last build
-    differs from the one before. Raises DefinitionError if there is neither, and ToolchainError if no plan can be
-    made.
+    differs from the one before. Raises DefinitionError if there is neither, ToolchainError if no plan can be made, and
+    StoreError if others could write to the store.
     """
     past = [item for item in store.artifacts() if item.manifest.name == path and item.manifest.kind == "library"]
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Target
-from opsmith.build.prebuilt import INTERFACE, file_input, manifest_path
+from opsmith.build.prebuilt import INTERFACE, file_input, flag_inputs, manifest_path
 from opsmith.build.record import describe_build, read_headers
 from opsmith.spec.definition import Definition
 from opsmith.spec.interface import interface_digest
@@ -55,15 +55,21 @@ def describe_stored(artifact: Artifact, store: Store, plan: Plan, definitions: I
 def _outside(plan: Plan, headers: Iterable[Path], definitions: tuple[Definition, ...]) -> dict[str, str]:
     """Return what a library says of itself outside the store, where no key does.
 
-    It names the user's files with their digests, so that a library beside edited sources is noticed, and the interface of
-    the definitions.
+    It names the user's files with their digests, so that a library beside edited sources is noticed, and the definitions'
+    interface and flags.
     """
     root = plan.extension.root
     files = {user for step in plan.steps for user in step.users}
     # Not what `<root>/../common.h` leads to: from where the library is installed that may be anything.
     files |= {file for header in headers if (file := header.resolve()).is_relative_to(root)}
     inputs = {file_input(file, root): digest_file(file) for file in sorted(files)}
-    return inputs | ({INTERFACE: interface_digest(definitions)} if definitions else {})
+    if not definitions:
+        return inputs
+    return {
+        **inputs,
+        INTERFACE: interface_digest(definitions),
+        **flag_inputs(definitions, plan.extension.devices, root),
+    }
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:

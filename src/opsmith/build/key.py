@@ -5,18 +5,24 @@ What differs between machines by path alone is replaced by a name, so that two c
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from opsmith import _env
 from opsmith.build.ahead.step import COMPILER
+from opsmith.build.linked import linked_files
 from opsmith.build.plan import Plan, Target
+from opsmith.spec.extension import ExistingSources, Extension
 from opsmith.store import digest, digest_file
 from opsmith.toolchain import Toolchain
 from opsmith.toolchain.processor import asks_for_native, processor_identity
 
 __all__ = ["compiler_environment", "key_inputs"]
+
+# Where a path can begin in a word of a command, be it right after a flag (-I/home/...), and where a folder's name ends.
+_BEFORE_PATH, _FLAG, _AFTER_NAME = r"^|[\s=,:;\"'\\]", r"-{1,2}\w+|@", r"$|[\s=,:;\"'\\/]"
 
 
 def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
@@ -40,10 +46,16 @@ def key_inputs(plan: Plan, toolchain: Toolchain, target: Target) -> dict[str, st
         # Only such a binary depends on torch's version; a stable one is the same for every torch.
         inputs["torch"] = digest(toolchain.torch.version, toolchain.torch.git_version)
         inputs["python"] = digest(plan.python_abi or "")
-    for flag in plan.extension.link_flags:
-        if (file := Path(flag)).is_absolute() and file.is_file():
-            inputs[f"linked {_portable(flag, plan.roots)}"] = digest_file(file)
+    for file in _linked(plan.extension, toolchain.torch.root):
+        inputs[f"linked {_portable(str(file), plan.roots)}"] = digest_file(file)
     return inputs
+
+
+def _linked(extension: Extension, torch_root: Path) -> tuple[Path, ...]:
+    if not isinstance(extension, ExistingSources):
+        return linked_files(extension.link_flags, torch_root)
+    libraries, folders = extension.libraries or (), extension.library_dirs
+    return linked_files(extension.link_flags, torch_root, libraries=libraries, library_dirs=folders)
 
 
 def compiler_environment() -> tuple[str, ...]:
@@ -53,8 +65,14 @@ def compiler_environment() -> tuple[str, ...]:
 
 
 def _portable(text: str, roots: Mapping[str, Path]) -> str:
+    """Return a word of a command with the names of roots in place of their paths, where a path begins with one.
+
+    /work/src is not the beginning of /work/src_include, whose headers are looked up by their whole path.
+    """
     for name, root in sorted(roots.items(), key=lambda item: -len(str(item[1]))):
-        text = text.replace(str(root), f"<{name}>")
+        if str(root) in text:
+            path = rf"({_BEFORE_PATH})({_FLAG})?{re.escape(str(root))}(?={_AFTER_NAME})"
+            text = re.sub(path, lambda found, name=name: f"{found[1]}{found[2] or ''}<{name}>", text)  # type: ignore[misc]
     return text
 
 

@@ -2,9 +2,9 @@
 
 A plan needs the toolchain, the code generator and the planner, and importing those takes longer than everything else in
 loading a finished library. What a plan depends on is quick to compare, though: the request, opsmith's own files, the
-environment, the compilers, torch, the GPUs, and the user's sources. Where all are as they were, the source key is as it
-was, and the store finds the artefact by that key and by the headers as they are now. Where anything differs, or the
-note is damaged, there is no shortcut and nothing is lost.
+environment, the compilers, torch, the GPUs, the processor, the user's sources, and what those are linked with. Where all
+are as they were, the source key is as it was, and the store finds the artefact by that key and by the headers as they are
+now. Where anything differs, or the note is damaged, there is no shortcut and nothing is lost.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from opsmith.store.reading import parse_json, read_regular
 
 __all__ = ["find_noted", "note_version", "write_note"]
 
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _PACKAGE = Path(__file__).resolve().parent.parent
 # The folders whose code decides what a plan is.
 _DECIDING = ("spec", "codegen", "build", "toolchain", "cpp_extension")
@@ -33,18 +34,32 @@ _DECIDING = ("spec", "codegen", "build", "toolchain", "cpp_extension")
 _HOST_COMPILERS = ("c++", "g++", "clang++")
 _PROGRAMS = (*_HOST_COMPILERS, "nvcc", "hipcc", "icpx")
 
+# The coarsest that a file system's times are (FAT has two seconds).
+_COARSEST_CLOCK_NS = 2_000_000_000
+
 
 def find_noted(
-    store: Store, request: Iterable[str], sources: Iterable[Path], *, with_gpu: bool = False
+    store: Store,
+    request: Iterable[str],
+    sources: Iterable[Path],
+    *,
+    linked: Iterable[Path] = (),
+    with_gpu: bool = False,
 ) -> Artifact | None:
-    """Return the artefact that a plan for this request would find, or None if a plan must be made. Raises nothing.
+    """Return the artefact that a plan for this request would find, or None if a plan must be made.
 
-    `request` are texts that identify the request, `sources` the user's files behind it. On a machine without a C++
-    compiler none can have changed, so a finished artefact is used anyway.
+    `request` are texts that identify the request, `sources` the user's files behind it, and `linked` those that its
+    library is linked with (`linked_files`). On a machine without a C++ compiler no compiler can have changed, so a
+    finished artefact is used anyway.
+
+    Raises StoreError as `Store.find`: a plan would lead there too, or on such a machine to the lack of a compiler, which
+    is not what is wrong.
     """
     try:
         note = parse_json(read_regular(_note_path(store, request)))
-        if note["state"] != _state(sources, with_gpu=with_gpu) or not _same_compilers(note):
+        if note["state"] != _state(sources, with_gpu=with_gpu):
+            return None
+        if not (_same_compilers(note) and _same_processor(note) and _same_linked(note, linked)):
             return None
         return store.find(note["source_key"], roots={name: Path(root) for name, root in note["roots"].items()})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -58,16 +73,26 @@ def write_note(
     artifact: Artifact,
     roots: Mapping[str, Path],
     *,
+    linked: Iterable[Path] = (),
     with_gpu: bool = False,
 ) -> None:
-    """Record what a plan has just found. A store that cannot be written goes without notes; that is not an error."""
+    """Record what a plan has just found, with arguments as for `find_noted`.
+
+    A linked file that is not what the artefact was linked with any more leaves no note. A store that cannot be written
+    goes without notes; that is not an error.
+    """
     from opsmith.store.files import write_atomic
     from opsmith.toolchain import default_probes
 
+    if (versions := _linked_versions(linked, artifact)) is None:
+        return
     note = {
         "state": _state(sources, with_gpu=with_gpu),
         "programs": _programs(),
         "compilers": default_probes().stamps(),
+        # Only where -march=native makes it part of the key.
+        "processor": artifact.manifest.inputs.get("processor"),
+        "linked": versions,
         "source_key": source_key(artifact.manifest.inputs),
         "roots": {name: str(root) for name, root in roots.items()},
     }
@@ -133,6 +158,46 @@ def _same_compilers(note: Mapping[str, Any]) -> bool:
     if not any(programs[: len(_HOST_COMPILERS)]) and _env.read("CXX") is None:
         return True
     return bool(note["programs"] == programs and _stamps(note["compilers"]) == note["compilers"])
+
+
+def _same_processor(note: Mapping[str, Any]) -> bool:
+    if note["processor"] is None:
+        return True
+    from opsmith.toolchain.processor import processor_identity
+
+    return bool(note["processor"] == digest(processor_identity()))
+
+
+def _linked_versions(files: Iterable[Path], artifact: Artifact) -> dict[str, dict[str, Any]] | None:
+    """Return what tells each linked file's version from the next, or None if the artefact has others.
+
+    Libraries can be large, so a file whose stamps are as they were is not read. Not so where they are younger than the
+    clocks of file systems are coarse, or not of the past: the file could be written again and keep them.
+    """
+    now_ns = time.time_ns()
+    versions: dict[str, dict[str, Any]] = {}
+    try:
+        for file in files:
+            status = file.stat()
+            is_old = max(status.st_mtime_ns, status.st_ctime_ns) < now_ns - _COARSEST_CLOCK_NS
+            versions[str(file)] = {"stamp": _stamp(status) if is_old else None, "digest": digest_file(file)}
+    except OSError:
+        return None
+    made_from = {value for name, value in artifact.manifest.inputs.items() if name.startswith("linked ")}
+    return versions if {version["digest"] for version in versions.values()} == made_from else None
+
+
+def _same_linked(note: Mapping[str, Any], files: Iterable[Path]) -> bool:
+    now = {str(file): file for file in files}
+    known = note["linked"]
+    return known.keys() == now.keys() and all(
+        known[name]["stamp"] == _stamp(file.stat()) or known[name]["digest"] == digest_file(file)
+        for name, file in now.items()
+    )
+
+
+def _stamp(status: os.stat_result) -> list[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def _stamps(known: Mapping[str, Any]) -> dict[str, list[int]]:

@@ -6,7 +6,7 @@ A pure function of the sources, the toolchain and the target, as `plan.py` is fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,13 +59,8 @@ def plan_existing(
     python: PythonHeaders,
     sycl: SyclCompiler | None = None,
     nvcc: Sequence[str] = (),
-    files: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Return the plan.
-
-    `nvcc` is the command that stands for nvcc where the user names one, such as `ccache nvcc`. `files` are texts that
-    lie in the build folder too, and so count for the key.
-    """
+    """Return the plan; `nvcc` is the command that stands for nvcc where the user names one, such as `ccache nvcc`."""
     tools = _Tools(extension, toolchain, target, python, sycl, tuple(nvcc))
     steps = [tools.compile(source) for source in extension.sources]
     texts = {source.name: source.text for source in extension.sources if source.text is not None}
@@ -81,7 +76,7 @@ def plan_existing(
     roots = {"project": extension.root, "torch": toolchain.torch.root}
     if extension.texts_dir is not None:
         roots["texts"] = extension.texts_dir
-    return Plan(extension, {**texts, **(files or {})}, tuple(steps), extension.library, roots, _python_abi(tools))
+    return Plan(extension, texts, tuple(steps), extension.library, roots, _python_abi(tools))
 
 
 def _python_abi(tools: _Tools) -> str | None:

@@ -18,7 +18,7 @@ __all__ = ["find_by_shortcut", "note_shortcut"]
 def find_by_shortcut(
     store: Store, module: str, definitions: Sequence[Definition], devices: Sequence[Device]
 ) -> Artifact | None:
-    """Return the artefact that a plan would find, or None if a plan must be made. Raises nothing."""
+    """Return the artefact that a plan would find, or None if a plan must be made. Raises StoreError as `find_noted`."""
     request = _request(module, definitions, devices)
     return find_noted(store, request, _sources(definitions, devices), with_gpu="cuda" in devices)
 

@@ -9,6 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import torch
+
+from opsmith.build.linked import linked_files
 from opsmith.build.notes import find_noted, note_version, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
 from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
@@ -90,7 +93,10 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
     with_gpu = asked.has_gpu or bool(call.with_cuda)
 
     def known() -> Artifact | None:
-        return None if verbose else find_noted(store, request, asked.files, with_gpu=with_gpu)
+        return None if verbose else find_noted(store, request, asked.files, linked=linked(), with_gpu=with_gpu)
+
+    def linked() -> tuple[Path, ...]:
+        return linked_files(call.link_flags, Path(torch.__file__).parent)
 
     before = note_version(store, request)
     artifact = known()
@@ -102,7 +108,8 @@ def answer(call: Call, asked: Asked, *, verbose: bool) -> Any:
                 told(artifact)
             else:
                 artifact, prepared = _build(call, asked, store, verbose=verbose)
-                write_note(store, request, asked.files, artifact, prepared.plan.roots, with_gpu=with_gpu)
+                roots = prepared.plan.roots
+                write_note(store, request, asked.files, artifact, roots, linked=linked(), with_gpu=with_gpu)
     library = artifact.library
     shown = _put_into_build_folder(library, call) if call.folder is not None else library
     if call.kind == "program":

@@ -9,8 +9,9 @@ from opsmith._lazy import lazy_names
 if TYPE_CHECKING:
     from opsmith.store.artifact_store import Store
     from opsmith.store.depfile import parse_depfile, read_depfile
+    from opsmith.store.edits import edited_since, outlive_edits, versions_ahead
     from opsmith.store.explain import Change, Miss, compare_inputs, explain_miss
-    from opsmith.store.headers import digest_headers, edited_since, outlive_edits
+    from opsmith.store.headers import digest_headers
     from opsmith.store.intact import Artifact, find_damage
     from opsmith.store.keys import artifact_key, digest, digest_file, source_key
     from opsmith.store.locate import Layout, default_root
@@ -37,6 +38,7 @@ __all__ = [
     "parse_depfile",
     "read_depfile",
     "source_key",
+    "versions_ahead",
 ]
 
 __getattr__ = lazy_names(
@@ -55,12 +57,13 @@ __getattr__ = lazy_names(
         "digest": "keys",
         "digest_file": "keys",
         "digest_headers": "headers",
-        "edited_since": "headers",
-        "outlive_edits": "headers",
+        "edited_since": "edits",
+        "outlive_edits": "edits",
         "explain_miss": "explain",
         "find_damage": "intact",
         "parse_depfile": "depfile",
         "read_depfile": "depfile",
         "source_key": "keys",
+        "versions_ahead": "edits",
     },
 )

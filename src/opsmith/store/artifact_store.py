@@ -17,7 +17,7 @@ from types import MappingProxyType
 from opsmith.errors import BuildError, StoreError
 from opsmith.store import keys
 from opsmith.store.by_key import get_artifact
-from opsmith.store.files import explain_os_errors, list_files, refuse_full, sync_folder, sync_tree
+from opsmith.store.files import DISK_FULL, explain_os_errors, list_files, refuse_full, sync_folder, sync_tree
 from opsmith.store.headers import HeaderDigests, portable_name
 from opsmith.store.index import Record, is_current, read_records, write_record
 from opsmith.store.intact import (
@@ -43,8 +43,6 @@ NO_ROOTS: Mapping[str, Path] = MappingProxyType({})
 
 # What rename answers where the target exists: a full folder, or a file.
 _TAKEN = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR})
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # A damaged artefact is moved aside and ours put in its place. Others may do the same, so ours may lose again; after a
 # few rounds something else is wrong.
@@ -103,7 +101,7 @@ class Store:
             yield folder
         except OSError as error:
             # What the caller writes there fails as anything of the store's would.
-            with explain_os_errors(self.root) if error.errno in _DISK_FULL else nullcontext():
+            with explain_os_errors(self.root) if error.errno in DISK_FULL else nullcontext():
                 raise
         except BuildError as error:
             # Some tools die silently if they cannot write.

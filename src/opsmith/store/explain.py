@@ -42,7 +42,10 @@ class Miss:
 def explain_miss(
     store: Store, name: str, inputs: Mapping[str, str], *, roots: Mapping[str, Path] = NO_ROOTS
 ) -> Miss | None:
-    """Return why `store.find` gives nothing for these inputs, or None if it gives an artefact. Raises nothing."""
+    """Return why `store.find` gives nothing for these inputs, or None if it gives an artefact.
+
+    Raises StoreError as that does: nothing is found in a store that others could write to, whatever is in it.
+    """
     source_key = keys.source_key(inputs)
     if store.find(source_key, roots=roots):
         return None

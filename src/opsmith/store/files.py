@@ -12,7 +12,18 @@ from opsmith.errors import StoreError
 from opsmith.store.safety import make_folder
 from opsmith.store.staging import reserve_name
 
-__all__ = ["explain_os_errors", "list_files", "list_folder", "refuse_full", "sync_folder", "sync_tree", "write_atomic"]
+__all__ = [
+    "DISK_FULL",
+    "explain_os_errors",
+    "list_files",
+    "list_folder",
+    "refuse_full",
+    "sync_folder",
+    "sync_tree",
+    "write_atomic",
+]
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _MOVE = "Set OPSMITH_CACHE_DIR to a folder that can be written."
 _FREE = "Free some space there, or set OPSMITH_CACHE_DIR to a folder on another disk."

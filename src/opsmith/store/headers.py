@@ -7,7 +7,6 @@ of the checkout that asks, never at those of the one that built.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 
@@ -16,15 +15,10 @@ from opsmith.store.keys import digest_file
 __all__ = [
     "HeaderDigests",
     "digest_headers",
-    "edited_since",
     "is_portable_name",
-    "outlive_edits",
     "portable_name",
     "resolve_name",
 ]
-
-# File systems stamp with the kernel's coarse clock, which may lag behind `time.time_ns` by a tick (10 ms at 100 Hz).
-_CLOCK_TICK_NS = 10_000_000
 
 # No compiler gets through a header of this size. A record that comes from elsewhere may name any file, and a sparse one
 # can be of any size.
@@ -34,30 +28,6 @@ _MAX_HEADER_BYTES = 1 << 30
 def digest_headers(paths: Iterable[Path]) -> dict[str, str]:
     """Return each file's path with the digest of its bytes. Raises OSError if one cannot be read."""
     return {str(path): digest_file(path) for path in paths}
-
-
-def edited_since(paths: Iterable[Path], start_ns: int) -> tuple[Path, ...]:
-    """Return those files that may have been written since `start_ns` (of `time.time_ns`), or that are gone.
-
-    A header that is saved while the compiler runs would be recorded with its new digest next to a binary made from its
-    old text, and that wrong artefact would be found for ever. A build asks this before it publishes, and builds again
-    where the answer is not empty. Times are used to refuse here, never to accept.
-    """
-    return tuple(path for path in paths if _written_ns(path) >= start_ns - _CLOCK_TICK_NS)
-
-
-def outlive_edits(paths: Iterable[Path]) -> None:
-    """Wait for a tick of the clock if files have just been written: a build that begins now would count as older."""
-    if edited_since(paths, time.time_ns()):
-        time.sleep(_CLOCK_TICK_NS / 1e9)
-
-
-def _written_ns(path: Path) -> int:
-    try:
-        status = path.stat()
-    except OSError:
-        return time.time_ns()
-    return max(status.st_mtime_ns, status.st_ctime_ns)
 
 
 def portable_name(path: str, roots: Mapping[str, Path]) -> str:

@@ -10,10 +10,9 @@ and never waits for long: what goes wrong with it is one warning, and this proce
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from opsmith.errors import OpsmithError, StoreError
 from opsmith.store.archive import find_record
 from opsmith.store.artifact_store import NO_ROOTS, Store
 from opsmith.store.bundle import Bundle, read_bundle, write_bundle
-from opsmith.store.files import explain_os_errors
+from opsmith.store.files import DISK_FULL, explain_os_errors
 from opsmith.store.headers import HeaderDigests
 from opsmith.store.index import is_current
 from opsmith.store.intact import Artifact, find_damage
@@ -33,7 +32,7 @@ from opsmith.store.keyring import fingerprint, has_signing_key, public_key, trus
 from opsmith.store.machine import platform_name
 from opsmith.store.manifest import MANIFEST_NAME
 from opsmith.store.safety import seal_tree
-from opsmith.store.transport import Limit, Transport, fetch, open_transport, read
+from opsmith.store.transport import Limit, Transport, fetch, open_transport, read, until
 
 __all__ = ["Pulled", "fetch_shared", "pull", "push", "share"]
 
@@ -70,16 +69,19 @@ class Pulled:
 
 
 def fetch_shared(store: Store, source_key: str, roots: Mapping[str, Path] = NO_ROOTS) -> Artifact | None:
-    """Return an artefact from the shared store, that is now in the local one, or None. Raises nothing: it warns."""
+    """Return an artefact from the shared store, that is now in the local one, or None.
+
+    What goes wrong with the shared store is a warning. Raises StoreError if the local one cannot be written.
+    """
     url = _env.read("OPSMITH_STORE")
     if url is None or url in _given_up:
         return None
 
-    def find() -> Artifact | None:
+    def find() -> tuple[Transport, Bundle, str] | None:
         end_s = time.monotonic() + _ASK_TIMEOUT_S
-        transport = _until(end_s, lambda: open_transport(url))
+        transport = until(end_s, lambda: open_transport(url))
         folder = _folder(source_key)
-        names = _until(end_s, lambda: transport.list(folder, Limit(_MAX_NAMES, end_s)))
+        names = until(end_s, lambda: transport.list(folder, Limit(_MAX_NAMES, end_s)))
         trusted, digests = trusted_keys(), HeaderDigests(roots)
         for name in _choose(_bundles(names), trusted):
             bundle = _examine(transport, url, name, end_s)
@@ -89,10 +91,16 @@ def fetch_shared(store: Store, source_key: str, roots: Mapping[str, Path] = NO_R
             if bundle.signer not in trusted:
                 _refuse(url, bundle)
             elif is_current(bundle.record, digests):
-                return _bring(store, transport, bundle, f"{url}/{printable(name)}")
+                return transport, bundle, f"{url}/{printable(name)}"
         return None
 
-    return _guarded(url, find)
+    if (found := _guarded(url, find)) is None:
+        return None
+    transport, bundle, where = found
+    with store.staging() as staging:
+        # Nothing is written there, so a full disk is the one here.
+        folder = _guarded(url, lambda: _download(transport, bundle, where, staging), ours=DISK_FULL)
+        return None if folder is None else _admit(store, folder, bundle)
 
 
 def share(store: Store, artifact: Artifact) -> None:
@@ -129,7 +137,7 @@ def _pull(store: Store, transport: Transport, url: str, names: Sequence[str]) ->
     refused: dict[str, int] = {}
     end_s = time.monotonic() + _MOVE_TIMEOUT_S
     folder = f"v1/{platform_name()}"
-    found = _bundles(_until(end_s, lambda: transport.list(folder, Limit(_MAX_PULLED_NAMES, end_s), deep=True)))
+    found = _bundles(until(end_s, lambda: transport.list(folder, Limit(_MAX_PULLED_NAMES, end_s), deep=True)))
     left_s = _ASK_TIMEOUT_S + len(found) * _PULL_S_PER_BUNDLE
     for name in found:
         start_s = time.monotonic()
@@ -142,7 +150,9 @@ def _pull(store: Store, transport: Transport, url: str, names: Sequence[str]) ->
         elif store.get(bundle.record.artifact) is not None:
             present += 1
         else:
-            added.append(_bring(store, transport, bundle, f"{url}/{printable(name)}"))
+            with store.staging() as staging:
+                fetched = _download(transport, bundle, f"{url}/{printable(name)}", staging)
+                added.append(_admit(store, fetched, bundle))
     return Pulled(tuple(added), present, refused)
 
 
@@ -153,38 +163,42 @@ def _push_one(store: Store, transport: Transport, artifact: Artifact) -> bool:
         raise StoreError(f"{artifact.manifest.name} is damaged and not shared: {damage}")
     base = f"{_folder(_source_of(artifact))}/{artifact.key}"
     name = f"{base}{_ending(public_key())}"
-    if _until(time.monotonic() + _ASK_TIMEOUT_S, lambda: transport.exists(name)):
+    if until(time.monotonic() + _ASK_TIMEOUT_S, lambda: transport.exists(name)):
         return False
     for file, sha256 in _files(artifact.manifest.library, artifact.manifest.sha256, artifact.manifest.files).items():
         end_s = time.monotonic() + _MOVE_TIMEOUT_S
-        _until(end_s, lambda file=file, sha=sha256: transport.put(artifact.folder / file, f"{base}/{sha}"))  # type: ignore[misc]
+        until(end_s, lambda file=file, sha=sha256: transport.put(artifact.folder / file, f"{base}/{sha}"))  # type: ignore[misc]
     bundle = write_bundle(manifest_bytes, record, platform_name())
-    _until(time.monotonic() + _ASK_TIMEOUT_S, lambda: transport.write(name, bundle))
+    until(time.monotonic() + _ASK_TIMEOUT_S, lambda: transport.write(name, bundle))
     return True
 
 
-def _bring(store: Store, transport: Transport, bundle: Bundle, where: str) -> Artifact:
-    """Put the files of a bundle that is trusted into the local store, verified."""
-    manifest, key = bundle.manifest, bundle.record.artifact
-    base = f"{_folder(bundle.source_key)}/{key}"
+def _download(transport: Transport, bundle: Bundle, where: str, staging: Path) -> Path:
+    """Put the files of a bundle that is trusted into a folder below `staging`, verified, and return it."""
+    manifest = bundle.manifest
+    base = f"{_folder(bundle.source_key)}/{bundle.record.artifact}"
     end_s = time.monotonic() + _MOVE_TIMEOUT_S
-    with store.staging() as staging, explain_os_errors(store.root):
-        folder = staging / "artifact"
-        folder.mkdir()
-        (folder / MANIFEST_NAME).write_bytes(bundle.manifest_bytes)
-        for name, sha256 in _files(manifest.library, manifest.sha256, manifest.files).items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            limit = Limit(manifest.size_bytes if name == manifest.library else _MAX_BESIDE_BYTES, end_s)
-            _until(end_s, partial(fetch, transport, f"{base}/{sha256}", folder / name, limit))
-        seal_tree(folder, staging.stat().st_mode)
-        if (damage := find_damage(folder, manifest)) is not None:
-            raise StoreError(f"{where}: {damage}; none of it is used")
+    folder = staging / "artifact"
+    folder.mkdir()
+    (folder / MANIFEST_NAME).write_bytes(bundle.manifest_bytes)
+    for name, sha256 in _files(manifest.library, manifest.sha256, manifest.files).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        limit = Limit(manifest.size_bytes if name == manifest.library else _MAX_BESIDE_BYTES, end_s)
+        until(end_s, partial(fetch, transport, f"{base}/{sha256}", folder / name, limit))
+    seal_tree(folder, staging.stat().st_mode)
+    if (damage := find_damage(folder, manifest)) is not None:
+        raise StoreError(f"{where}: {damage}; none of it is used")
+    return folder
+
+
+def _admit(store: Store, folder: Path, bundle: Bundle) -> Artifact:
+    with explain_os_errors(store.root):
         return store.admit(bundle.source_key, folder, bundle.record)
 
 
 def _examine(transport: Transport, url: str, name: str, end_s: float) -> Bundle | None:
     try:
-        data = _until(end_s, lambda: read(transport, name, Limit(_MAX_BUNDLE_BYTES, end_s)))
+        data = until(end_s, lambda: read(transport, name, Limit(_MAX_BUNDLE_BYTES, end_s)))
         return read_bundle(data, f"{url}/{printable(name)}", platform_name())
     except StoreError as error:
         _warn(f"{error}")
@@ -210,11 +224,16 @@ def _refuse(url: str, bundle: Bundle) -> None:
     )
 
 
-def _guarded(url: str, action: Callable[[], _T]) -> _T | None:
-    """Do something with the shared store; what goes wrong is one warning, and the end of asking it."""
+def _guarded(url: str, action: Callable[[], _T], *, ours: Collection[int] = ()) -> _T | None:
+    """Do something with the shared store; what goes wrong is one warning, and the end of asking it.
+
+    An OSError whose errno is one of `ours` is not the shared store's, and is raised.
+    """
     try:
         return action()
     except Exception as error:  # every kind of storage has its own exceptions
+        if isinstance(error, OSError) and error.errno in ours:
+            raise
         _given_up.add(url)
         _warn(f"the shared store {url} is not used in this process: {_tell(error)}")
         return None
@@ -229,31 +248,8 @@ def _explained(url: str, action: Callable[[], _T]) -> _T:
         raise StoreError(f"the shared store {url} cannot be used: {_tell(error)}") from error
 
 
-def _until(end_s: float, action: Callable[[], _T]) -> _T:
-    """Return what an action returns, or raise TimeoutError; what hangs in a network is left behind in its thread."""
-    answers: list[_T] = []
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            answers.append(action())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    start_s = time.monotonic()
-    if start_s < end_s:
-        thread.start()
-        thread.join(end_s - start_s)
-    if errors:
-        raise errors[0]
-    if not answers:
-        raise TimeoutError("no answer in time")
-    return answers[0]
-
-
 def _open(url: str) -> Transport:
-    return _until(time.monotonic() + _ASK_TIMEOUT_S, lambda: open_transport(url))
+    return until(time.monotonic() + _ASK_TIMEOUT_S, lambda: open_transport(url))
 
 
 def _ending(key: str) -> str:

@@ -10,19 +10,22 @@ import errno
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 from opsmith._printable import printable
 from opsmith.errors import StoreError
 from opsmith.store.reading import open_regular
 from opsmith.store.staging import reserve_name
 
-__all__ = ["Limit", "Transport", "fetch", "open_transport", "read"]
+__all__ = ["Limit", "Transport", "fetch", "open_transport", "read", "until"]
+
+_T = TypeVar("_T")
 
 _CHUNK_BYTES = 1 << 20
 
@@ -84,6 +87,29 @@ def fetch(transport: Transport, name: str, target: Path, limit: Limit) -> None:
     with target.open("wb") as file:
         for chunk in _chunks(transport, name, limit):
             file.write(chunk)
+
+
+def until(end_s: float, action: Callable[[], _T]) -> _T:
+    """Return what an action returns, or raise TimeoutError; what hangs in a network is left behind in its thread."""
+    answers: list[_T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(action())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    start_s = time.monotonic()
+    if start_s < end_s:
+        thread.start()
+        thread.join(end_s - start_s)
+    if errors:
+        raise errors[0]
+    if not answers:
+        raise TimeoutError(_LATE)
+    return answers[0]
 
 
 def _chunks(transport: Transport, name: str, limit: Limit) -> Iterator[bytes]:

@@ -20,6 +20,7 @@ from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Step, Target
 from opsmith.build.record import describe_build, read_headers
 from opsmith.errors import StoreError
+from opsmith.spec.extension import ExistingSources
 from opsmith.store import Store, digest_headers, edited_since, source_key
 from opsmith.store.depfile import depfile_text
 from opsmith.store.headers import portable_name, resolve_name
@@ -72,9 +73,10 @@ def _worth_keeping(plan: Plan) -> list[Step]:
 def _only(plan: Plan, step: Step) -> Plan:
     """Return the part of a plan that makes one object; its key is the object's."""
     files = {name: text for name, text in plan.files.items() if name in step.inputs}
-    return replace(
-        plan, steps=(step,), files=files, library=step.output, extension=replace(plan.extension, link_flags=())
-    )
+    extension = replace(plan.extension, link_flags=())
+    if isinstance(extension, ExistingSources):
+        extension = replace(extension, libraries=None, library_dirs=())
+    return replace(plan, steps=(step,), files=files, library=step.output, extension=extension)
 
 
 def _inputs(part: Plan, toolchain: Toolchain, target: Target) -> dict[str, str]:
@@ -108,9 +110,10 @@ def _resolved(text: bytes, roots: Mapping[str, Path]) -> list[Path]:
 def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder: Path, since_ns: int) -> None:
     step = part.steps[0]
     headers = read_headers(part, toolchain, folder)
+    # Before the question: what is saved after it must not be what is recorded.
+    digests, inputs = digest_headers(headers), _inputs(part, toolchain, target)
     if edited_since([*headers, *step.users], since_ns):
         return
-    inputs = _inputs(part, toolchain, target)
     with store.staging() as scratch:
         published = scratch / "artifact"
         published.mkdir()
@@ -118,6 +121,4 @@ def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder
         shutil.copyfile(folder / step.output, kept)
         (published / _HEADERS).write_text(json.dumps([portable_name(str(header), part.roots) for header in headers]))
         manifest = describe_build(part, toolchain, target, kept, inputs, kind="object")
-        store.publish(
-            source_key(inputs), published, manifest=manifest, headers=digest_headers(headers), roots=part.roots
-        )
+        store.publish(source_key(inputs), published, manifest=manifest, headers=digests, roots=part.roots)
