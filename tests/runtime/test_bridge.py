@@ -111,6 +111,33 @@ print(json.dumps({"caught": caught, "alive": sum(item() is not None for item in 
 """
 
 
+FIRST_CALLS = """
+import builtins, faulthandler, json, threading, time
+import torch
+from opsmith.ops.sigmoid import sigmoid
+
+sigmoid.load()
+plain_import = builtins.__import__
+
+def slow_import(name, *arguments, **keywords):
+    if name.startswith("torch"):
+        time.sleep(0.5)  # gives the lock of the interpreter away, as reading a file does
+    return plain_import(name, *arguments, **keywords)
+
+x = torch.zeros(3)
+values = []
+faulthandler.dump_traceback_later(60, exit=True)  # needs no lock of the interpreter
+builtins.__import__ = slow_import
+threads = [threading.Thread(target=lambda: values.append(sigmoid(x).tolist())) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+builtins.__import__ = plain_import
+print(json.dumps({"values": values}))
+"""
+
+
 def run(store: Path, child: str = CHILD, **environment: str) -> dict[str, object]:
     env = {**os.environ, "OPSMITH_CACHE_DIR": str(store), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     done = python_c(child, env=env)
@@ -142,6 +169,11 @@ def test_an_exception_of_the_body_comes_back_as_it_is_and_nothing_is_kept(sessio
     assert done["caught"] == ["from the body"] * 2
     assert done["alive"] == 0
     assert int(str(done["kept"])) < 100
+
+
+def test_two_threads_may_make_the_first_call(session_store: Path) -> None:
+    """What a call needs of torch is found before: an import in a static initialiser would be a deadlock."""
+    assert run(session_store, FIRST_CALLS, OPSMITH_BRIDGE="wait")["values"] == [[0.5] * 3] * 2
 
 
 def test_who_asks_is_told_where_the_bridge_is(
