@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -45,6 +46,19 @@ def test_nothing_starts_where_another_is_at_it_or_the_lock_cannot_be_made(
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     start_in_background("opsmith", lock=blocked / "lock")
+
+
+def test_nothing_starts_where_the_file_system_has_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process would start the work again until it is done, or never again if one was killed at it."""
+
+    def no_lock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(os, "nice", lambda by: 0)
+    start_in_background("opsmith", lock=tmp_path / "lock")
+    do_quietly(lambda: pytest.fail("the work was done"), lock=tmp_path / "lock")
 
 
 def test_a_failure_of_the_work_is_silent_and_the_lock_is_respected(
