@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -30,6 +31,23 @@ def test_the_work_is_done_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert int(done.read_text().split()[0]) != os.getsid(0), "it would end with the terminal"
+
+
+def test_it_starts_where_python_cannot_give_it_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = os.posix_spawn
+    started: list[int] = []
+
+    def spawn_of_old_glibc(*arguments: Any, **keywords: Any) -> int:
+        if "setsid" in keywords:
+            raise NotImplementedError("The `setsid` argument is not supported on this platform.")
+        started.append(spawn(*arguments, **keywords))
+        return started[0]
+
+    monkeypatch.setattr(os, "posix_spawn", spawn_of_old_glibc)
+    start_in_background("this", lock=tmp_path / "lock")
+    (child,) = started
+    assert os.getpgid(child) == child, "Ctrl-C would end it"
+    os.waitpid(child, 0)
 
 
 def test_nothing_starts_where_another_is_at_it_or_the_lock_cannot_be_made(

@@ -29,14 +29,23 @@ def start_in_background(module: str, *arguments: str, lock: Path) -> None:
         open_lock(lock).acquire(timeout=0).lock.release()
     except (Timeout, OSError):
         return
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTED_FROM, os.environ.get("PYTHONPATH", "")])}
-    silence = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
-    command = [sys.executable, "-m", module, *arguments]
     try:
-        # Not subprocess.Popen, which warns if the process is not waited for.
-        os.posix_spawn(sys.executable, command, environment, file_actions=silence, setsid=True)
+        _spawn([sys.executable, "-m", module, *arguments])
     except OSError:
         return
+
+
+def _spawn(command: list[str]) -> None:
+    """Start a process of which nothing is shown, and which does not end with the terminal. Raises OSError."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_IMPORTED_FROM, os.environ.get("PYTHONPATH", "")])}
+    silence = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+    # Not subprocess.Popen, which warns if the process is not waited for.
+    try:
+        os.posix_spawn(command[0], command, environment, file_actions=silence, setsid=True)
+    except (
+        NotImplementedError
+    ):  # a Python built for a glibc older than 2.26: a group of its own is spared by Ctrl-C too
+        os.posix_spawn(command[0], command, environment, file_actions=silence, setpgroup=0)
 
 
 def do_quietly(work: Callable[[], object], *, lock: Path) -> None:
