@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from compilers import compiler_with_bridge
 from forks import python_c
 from opsmith._background import do_quietly
-from opsmith.errors import ArgumentError
+from opsmith.errors import ArgumentError, CompileError, OpsmithError, StoreError, ToolchainError
 from opsmith.runtime import bridge, bridge_library
 
 pytestmark = pytest.mark.compile
@@ -224,6 +225,44 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     # Another compiler is another chance.
     assert bridge_library.load_bridge("auto") is None
     assert len(started) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "minutes"),
+    [
+        (CompileError("opsmith_bridge does not compile\n\na.cpp:1: error: no such luck"), 24 * 60),
+        (ToolchainError("no C++ compiler was found"), 24 * 60),
+        (
+            CompileError(
+                "opsmith_bridge does not build. The compiler printed:\n\ncc1plus: out of memory allocating 64 bytes"
+            ),
+            10,
+        ),
+        (CompileError("g++: fatal error: Killed signal terminated program cc1plus"), 10),
+        (CompileError("g++: fatal error: Terminated signal terminated program cc1plus"), 10),
+        (StoreError("opsmith cannot write its store: the disk is full"), 10),
+    ],
+)
+def test_a_failed_build_is_tried_again_after_a_while(
+    error: OpsmithError, minutes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    started: list[object] = []
+    now = time.time()
+    clock = SimpleNamespace(time=lambda: now)
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(bridge_library, "start_in_background", lambda module, lock: started.append(module))
+    monkeypatch.setattr(bridge_library, "compile_bridge", fail)
+    monkeypatch.setattr(bridge_library, "time", clock)
+    with pytest.raises(type(error)):
+        bridge_library.build_bridge()
+    assert bridge_library.describe_bridge()["failure"] == str(error)
+    for passed, wanted in ((0, 0), (minutes - 1, 0), (minutes + 1, 1), (-24 * 60, 2)):
+        clock.time = lambda passed=passed: now + 60 * passed
+        assert bridge_library.load_bridge("auto") is None
+        assert len(started) == wanted
 
 
 def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
