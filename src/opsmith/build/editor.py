@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from opsmith import _env
 from opsmith.build.compile_commands import DATABASE, Entry, merge_database, plan_entries, read_database
-from opsmith.errors import BuildError, StoreError
+from opsmith.errors import BuildError, OpsmithError
 from opsmith.store import Store, digest
 from opsmith.store.lock import hold_lock
 from opsmith.store.safety import make_folder
@@ -37,11 +37,11 @@ def note_for_editors(plan: Plan, store: Store) -> None:
         entries = write_editor_files(plan, store)
     except OSError:
         return
-    if (folder := _env.read("OPSMITH_COMPILE_COMMANDS")) is not None:
-        try:
-            publish_entries(entries, Path(folder).expanduser().absolute(), store)
-        except (OSError, BuildError, StoreError) as error:
-            warnings.warn(f"OPSMITH_COMPILE_COMMANDS: {error}", RuntimeWarning, stacklevel=2)
+    try:
+        if (folder := _env.read_path("OPSMITH_COMPILE_COMMANDS")) is not None:
+            publish_entries(entries, folder, store)
+    except (OSError, OpsmithError) as error:
+        warnings.warn(f"OPSMITH_COMPILE_COMMANDS: {error}", RuntimeWarning, stacklevel=2)
 
 
 def write_editor_files(plan: Plan, store: Store) -> list[Entry]:

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from opsmith._env import absolute_path
 from opsmith.build.notes import find_noted, note_version, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
 from opsmith.cpp_extension.homes import assigned, assigned_homes, assigned_nvcc_flags, store_root
@@ -63,7 +64,7 @@ class Call(NamedTuple):
             as_flags(sycl, "extra_sycl_cflags"),
             as_link_flags(link),
             as_paths(include_paths, "extra_include_paths"),
-            None if build_directory is None else Path(build_directory).expanduser().absolute(),
+            None if build_directory is None else absolute_path(build_directory, "build_directory"),
             with_cuda,
             bool(with_sycl),
         )
