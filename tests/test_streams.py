@@ -53,3 +53,14 @@ def test_a_command_runs_without_stdin_and_stderr() -> None:
     command = f"exec '{sys.executable}' -m opsmith run -- {sys.executable} -c 'print(1)' <&- 2>&-"
     done = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "1\n")
+
+
+@pytest.mark.parametrize("stream", [None, _closed()])
+def test_the_lines_of_verbose_commands_need_no_stream(stream: Any) -> None:
+    from opsmith.benchmark.progress import Progress
+    from opsmith.report.bench.live import line_watcher
+    from opsmith.report.check.mutation import line_watcher as mutation_watcher
+
+    line_watcher(stream)(Progress("smooth", "timing", 0, 1))
+    watcher = mutation_watcher("smooth", stream)
+    watcher.on_step("building")
