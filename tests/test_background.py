@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -31,6 +33,23 @@ def test_the_work_is_done_in_a_process_of_its_own(tmp_path: Path, monkeypatch: p
     assert int(done.read_text().split()[0]) != os.getsid(0), "it would end with the terminal"
 
 
+def test_it_starts_where_python_cannot_give_it_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spawn = os.posix_spawn
+    started: list[int] = []
+
+    def spawn_of_old_glibc(*arguments: Any, **keywords: Any) -> int:
+        if "setsid" in keywords:
+            raise NotImplementedError("The `setsid` argument is not supported on this platform.")
+        started.append(spawn(*arguments, **keywords))
+        return started[0]
+
+    monkeypatch.setattr(os, "posix_spawn", spawn_of_old_glibc)
+    start_in_background("this", lock=tmp_path / "lock")
+    (child,) = started
+    assert os.getpgid(child) == child, "Ctrl-C would end it"
+    os.waitpid(child, 0)
+
+
 def test_nothing_starts_where_another_is_at_it_or_the_lock_cannot_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +64,19 @@ def test_nothing_starts_where_another_is_at_it_or_the_lock_cannot_be_made(
     blocked = tmp_path / "blocked"
     blocked.write_text("")
     start_in_background("opsmith", lock=blocked / "lock")
+
+
+def test_nothing_starts_where_the_file_system_has_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process would start the work again until it is done, or never again if one was killed at it."""
+
+    def no_lock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("a process was started"))
+    monkeypatch.setattr(os, "nice", lambda by: 0)
+    start_in_background("opsmith", lock=tmp_path / "lock")
+    do_quietly(lambda: pytest.fail("the work was done"), lock=tmp_path / "lock")
 
 
 def test_a_failure_of_the_work_is_silent_and_the_lock_is_respected(

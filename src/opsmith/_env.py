@@ -9,11 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from opsmith.errors import ArgumentError
 
-__all__ = ["VARIABLES", "Kind", "Mode", "Variable", "overridden", "read", "read_mode", "set_default", "unknown_names"]
+__all__ = [
+    "VARIABLES",
+    "Kind",
+    "Mode",
+    "Variable",
+    "absolute_path",
+    "overridden",
+    "read",
+    "read_mode",
+    "read_path",
+    "set_default",
+    "unknown_names",
+]
 
 Kind = Literal[
     "folder",
@@ -221,6 +234,26 @@ def read(name: str) -> str | None:
     if name not in _NAMES:
         raise KeyError(f"{name} is not in opsmith's table of environment variables")
     return os.environ.get(name) or None
+
+
+def read_path(name: str) -> Path | None:
+    """Return the path that a variable of the table has, absolute and with the home for a tilde; None if it is unset.
+
+    Raises ArgumentError if that home is not known.
+    """
+    value = read(name)
+    return None if value is None else absolute_path(value, name)
+
+
+def absolute_path(path: str | os.PathLike[str], what: str) -> Path:
+    """Return a path as `read_path` does; the error says `what` it is of."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:  # of pathlib
+        home = Path(path).parts[0]
+        raise ArgumentError(
+            f"{what} is {str(path)!r}, but {home} has no home folder on this machine. Give the whole path"
+        ) from None
 
 
 def read_mode(name: str) -> Mode:

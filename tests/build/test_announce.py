@@ -139,6 +139,43 @@ def test_verbose_shows_commands_steps_and_the_end(monkeypatch):
     ]
 
 
+class _Replaced:
+    """A stream as programs make them that log what they print: StyleGAN's, for example."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None: ...
+
+
+def _closed() -> io.StringIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("make", [_Replaced, _closed, lambda: None], ids=["replaced", "closed", "none"])
+@pytest.mark.parametrize("variable", ["OPSMITH_VERBOSE", ""])
+def test_a_build_needs_nothing_of_stderr(monkeypatch, make, variable):
+    stderr = make()
+    monkeypatch.delenv("OPSMITH_QUIET", raising=False)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    watcher = announcer("demo")
+    assert watcher.on_start is not None
+    assert watcher.on_progress is not None
+    assert watcher.on_end is not None
+    watcher.on_start(_PLAN)
+    watcher.on_progress(Progress("a.cpp", 1, 2, 0.5))
+    watcher.on_end(_PLAN, 1.0)
+    if isinstance(stderr, _Replaced):
+        assert ("built demo" in stderr.text) == bool(variable)
+
+
 def test_step_lines_have_no_commands():
     stream = io.StringIO()
     run_through(step_lines("demo", stream))

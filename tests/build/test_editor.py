@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
@@ -126,6 +127,17 @@ def test_a_file_that_is_not_a_database_stays_unchanged(tmp_path):
     with pytest.raises(BuildError, match="left unchanged"):
         publish_entries([], tmp_path, Store(tmp_path / "store"))
     assert (tmp_path / DATABASE).read_text() == '{"mine": 1}'
+
+
+def test_a_database_is_merged_on_a_file_system_without_locks(tmp_path, monkeypatch):
+    def no_lock(*_):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    entry = {"directory": "/", "file": str(tmp_path / "a.cpp"), "arguments": ["c++"]}
+    database = publish_entries([entry], tmp_path, Store(tmp_path / "store"))
+    assert read(database) == [entry]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == [DATABASE]
 
 
 def test_stubs_of_one_namespace_from_several_builds_are_kept(tmp_path):

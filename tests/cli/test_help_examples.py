@@ -70,3 +70,8 @@ def test_an_unknown_option_in_an_example_would_be_found():
     command = _cli.get_command(click.Context(_cli), "doctor")
     with pytest.raises(click.NoSuchOption):
         command.make_parser(click.Context(command)).parse_args(["--build"])
+
+
+def test_an_archive_of_the_store_is_named_as_the_zip_file_that_it_is():
+    files = [own_words(example)[2] for words in ("cache export", "cache import") for example in EXAMPLES[words]]
+    assert [file.rpartition(".")[2] for file in files] == ["zip", "zip"]

@@ -12,6 +12,7 @@ import pytest
 
 from opsmith import cpp_extension
 from opsmith.cpp_extension.original import torch_module
+from opsmith.toolchain.oldest import OLDEST_HOST
 
 # What well-known projects and torch's own code import beside the public names.
 PRIVATE = [
@@ -36,6 +37,11 @@ def test_public_names_are_torchs(torchs: ModuleType) -> None:
     assert sorted(cpp_extension.__all__) == sorted(torchs.__all__)
     for name in cpp_extension.__all__:
         assert getattr(cpp_extension, name) is not getattr(torchs, name)
+
+
+def test_the_oldest_compilers_are_those_that_builds_accept() -> None:
+    oldest = {kind: (major, 0, 0) for kind, major in OLDEST_HOST.items()}
+    assert oldest == {"gcc": cpp_extension.MINIMUM_GCC_VERSION, "clang": cpp_extension.MINIMUM_CLANG_VERSION}
 
 
 @pytest.mark.parametrize("name", PRIVATE)

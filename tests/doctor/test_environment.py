@@ -28,6 +28,9 @@ def clean(monkeypatch):
         ("MAX_JOBS", "many", "not a number of compilers"),
         ("OPSMITH_BRIDGE", "maybe", "auto, wait or off"),
         ("OPSMITH_PCH", "on", "auto, wait or off"),
+        ("ROCM_PATH", "~nosuchuser/rocm", "~nosuchuser has no home folder"),
+        ("OPSMITH_CONFIG_DIR", "~nosuchuser/keys", "~nosuchuser has no home folder"),
+        ("OPSMITH_SIGNING_KEY", "~nosuchuser/key", "~nosuchuser has no home folder"),
         ("CPATH", "/opt/include:/usr/include", "stdlib.h"),
     ],
 )

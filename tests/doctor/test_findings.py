@@ -167,7 +167,8 @@ def test_a_cache_that_needs_attention(change, status, title):
 
 
 def test_memory_for_fewer_compilers_than_cores():
-    assert only(judge_memory(MemoryState(4, 32 * GIB))).status == "ok"
+    enough = only(judge_memory(MemoryState(4, 32 * GIB)))
+    assert (enough.status, enough.detail) == ("ok", "enough for a compiler on each core")
     assert only(judge_memory(MemoryState(4, None))).title == "4 cores"
     few = only(judge_memory(MemoryState(64, 8 * GIB)))
     assert (few.status, few.remedy) == ("warning", "export MAX_JOBS=3")

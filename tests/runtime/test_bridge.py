@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from compilers import compiler_with_bridge
 from forks import python_c
 from opsmith._background import do_quietly
-from opsmith.errors import ArgumentError
+from opsmith.errors import ArgumentError, CompileError, OpsmithError, StoreError, ToolchainError
 from opsmith.runtime import bridge, bridge_library
 
 pytestmark = pytest.mark.compile
@@ -111,6 +112,33 @@ print(json.dumps({"caught": caught, "alive": sum(item() is not None for item in 
 """
 
 
+FIRST_CALLS = """
+import builtins, faulthandler, json, threading, time
+import torch
+from opsmith.ops.sigmoid import sigmoid
+
+sigmoid.load()
+plain_import = builtins.__import__
+
+def slow_import(name, *arguments, **keywords):
+    if name.startswith("torch"):
+        time.sleep(0.5)  # gives the lock of the interpreter away, as reading a file does
+    return plain_import(name, *arguments, **keywords)
+
+x = torch.zeros(3)
+values = []
+faulthandler.dump_traceback_later(60, exit=True)  # needs no lock of the interpreter
+builtins.__import__ = slow_import
+threads = [threading.Thread(target=lambda: values.append(sigmoid(x).tolist())) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+builtins.__import__ = plain_import
+print(json.dumps({"values": values}))
+"""
+
+
 def run(store: Path, child: str = CHILD, **environment: str) -> dict[str, object]:
     env = {**os.environ, "OPSMITH_CACHE_DIR": str(store), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     done = python_c(child, env=env)
@@ -142,6 +170,11 @@ def test_an_exception_of_the_body_comes_back_as_it_is_and_nothing_is_kept(sessio
     assert done["caught"] == ["from the body"] * 2
     assert done["alive"] == 0
     assert int(str(done["kept"])) < 100
+
+
+def test_two_threads_may_make_the_first_call(session_store: Path) -> None:
+    """What a call needs of torch is found before: an import in a static initialiser would be a deadlock."""
+    assert run(session_store, FIRST_CALLS, OPSMITH_BRIDGE="wait")["values"] == [[0.5] * 3] * 2
 
 
 def test_who_asks_is_told_where_the_bridge_is(
@@ -192,6 +225,44 @@ def test_a_failed_build_is_noted_and_not_tried_again(tmp_path: Path, monkeypatch
     # Another compiler is another chance.
     assert bridge_library.load_bridge("auto") is None
     assert len(started) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "minutes"),
+    [
+        (CompileError("opsmith_bridge does not compile\n\na.cpp:1: error: no such luck"), 24 * 60),
+        (ToolchainError("no C++ compiler was found"), 24 * 60),
+        (
+            CompileError(
+                "opsmith_bridge does not build. The compiler printed:\n\ncc1plus: out of memory allocating 64 bytes"
+            ),
+            10,
+        ),
+        (CompileError("g++: fatal error: Killed signal terminated program cc1plus"), 10),
+        (CompileError("g++: fatal error: Terminated signal terminated program cc1plus"), 10),
+        (StoreError("opsmith cannot write its store: the disk is full"), 10),
+    ],
+)
+def test_a_failed_build_is_tried_again_after_a_while(
+    error: OpsmithError, minutes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    started: list[object] = []
+    now = time.time()
+    clock = SimpleNamespace(time=lambda: now)
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(bridge_library, "start_in_background", lambda module, lock: started.append(module))
+    monkeypatch.setattr(bridge_library, "compile_bridge", fail)
+    monkeypatch.setattr(bridge_library, "time", clock)
+    with pytest.raises(type(error)):
+        bridge_library.build_bridge()
+    assert bridge_library.describe_bridge()["failure"] == str(error)
+    for passed, wanted in ((0, 0), (minutes - 1, 0), (minutes + 1, 1), (-24 * 60, 2)):
+        clock.time = lambda passed=passed: now + 60 * passed
+        assert bridge_library.load_bridge("auto") is None
+        assert len(started) == wanted
 
 
 def test_a_store_that_cannot_be_written_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

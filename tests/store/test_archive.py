@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from opsmith.errors import StoreError
 from opsmith.store import Store, source_key
+from opsmith.store import archive as archives
 from opsmith.store.archive import export_archive, import_archive
 from opsmith.store.machine import check_platform, platform_name
 
@@ -161,6 +163,30 @@ def test_a_damaged_artefact_is_not_exported_and_the_old_archive_stays(archive, s
         export_archive(store, archive, store.artifacts())
     assert archive.read_bytes() == before
     assert not list(archive.parent.glob(".*.part"))
+
+
+def test_files_from_before_1980_are_exported(store, publish, elsewhere, tmp_path):
+    artifact = publish()
+    for path in artifact.folder.rglob("*"):
+        os.utime(path, (0, 0))
+    export_archive(store, tmp_path / "a.zip", [artifact])
+    assert len(import_archive(elsewhere, tmp_path / "a.zip").added) == 1
+
+
+def test_two_exports_at_once_give_one_of_them_whole(store, publish, elsewhere, tmp_path, monkeypatch):
+    artifact = publish()
+    write = archives._write
+
+    def while_another_exports(*arguments):
+        write(*arguments)
+        monkeypatch.setattr(archives, "_write", write)
+        export_archive(store, tmp_path / "a.zip", [artifact])
+
+    monkeypatch.setattr(archives, "_write", while_another_exports)
+    export_archive(store, tmp_path / "a.zip", [artifact])
+    assert len(import_archive(elsewhere, tmp_path / "a.zip").added) == 1
+    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_a_binary_for_an_older_c_library_runs_here_and_for_a_newer_does_not():

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from opsmith.errors import ArgumentError
 from opsmith.store import Layout, Store, default_root, source_key
+from opsmith.store.keyring import config_folder
 from opsmith.store.locate import stands_in_for
 
 
@@ -28,6 +30,33 @@ def test_the_default_is_the_users_cache_folder(monkeypatch, tmp_path: Path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_root() == tmp_path / "opsmith"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_that_is_not_known_is_an_error_that_names_the_variable(monkeypatch):
+    monkeypatch.setenv("OPSMITH_CACHE_DIR", "~nosuchuser/x")
+    with pytest.raises(
+        ArgumentError, match=r"OPSMITH_CACHE_DIR is '~nosuchuser/x', but ~nosuchuser has no home folder"
+    ):
+        default_root()
+
+
+def test_a_user_without_a_home_gets_a_private_folder(monkeypatch, tmp_path):
+    for name in ("OPSMITH_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(_):
+        raise KeyError("no entry in the list of users")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("opsmith.store.locate._stand_ins", {})
+    assert default_root() == tmp_path / f"opsmith-{os.geteuid()}"
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda *_, **__: Path("~/.cache/opsmith"))  # of older versions
+    assert default_root() == tmp_path / f"opsmith-{os.geteuid()}"
+    monkeypatch.delenv("OPSMITH_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    with pytest.raises(ArgumentError, match="Set OPSMITH_CONFIG_DIR"):
+        config_folder()
 
 
 def test_everything_lies_below_the_layouts_version():

@@ -232,4 +232,11 @@ void raise_gradient_error(const std::string& message) {
 
 }  // namespace opsmith::bridge
 
-PyMODINIT_FUNC PyInit_opsmith_bridge() { return PyModule_Create(&opsmith::bridge::definition); }
+PyMODINIT_FUNC PyInit_opsmith_bridge() {
+  try {
+    opsmith::bridge::find_tensor_types();
+  } catch (const opsmith::bridge::ErrorIsSet&) {
+    return nullptr;
+  }
+  return PyModule_Create(&opsmith::bridge::definition);
+}

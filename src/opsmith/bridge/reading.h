@@ -1,6 +1,8 @@
 // How C++ reads the tensors that Python gives it, and gives Python its own.
 #pragma once
 
+#include <memory>
+
 #include "object.h"
 #include "torch_python.h"
 
@@ -13,11 +15,20 @@ struct TensorTypes {
   Object parameter = attribute_of(Object::take(PyImport_ImportModule("torch.nn")), "Parameter");
 };
 
+// Kept for good: Python may be gone when static objects are destroyed.
+const TensorTypes* tensor_types = nullptr;
+
+// Finds the types as the module is imported. No static initialiser does so at the first call: an import may give the
+// GIL away, to a thread that would then wait for the initialiser and never give it back.
+void find_tensor_types() {
+  auto found = std::make_unique<TensorTypes>();
+  if (tensor_types == nullptr) tensor_types = found.release();
+}
+
 // Whether an object is a tensor and of no subclass, which could behave in another way.
 bool is_plain_tensor(PyObject* value) {
-  static const auto* types = new TensorTypes;  // kept: Python may be gone when static objects are destroyed
   auto* type = reinterpret_cast<PyObject*>(Py_TYPE(value));
-  return type == types->tensor.get() || type == types->parameter.get();
+  return type == tensor_types->tensor.get() || type == tensor_types->parameter.get();
 }
 
 at::Tensor tensor_of(PyObject* value) {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from opsmith import _env
 from opsmith._printable import printable
+from opsmith._streams import write_line
 from opsmith.build.progress import State
 from opsmith.build.screens import Screen, choose_screen
 from opsmith.build.watcher import Progress, Watcher
@@ -49,7 +50,7 @@ def notice_build(watcher: Watcher) -> tuple[Watcher, Callable[[], bool]]:
     return replace(watcher, on_end=end), lambda: bool(ended)
 
 
-def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher:
+def step_lines(title: str, stream: TextIO | None, *, commands: bool = False) -> Watcher:
     """Return a watcher that writes a line for each finished step and for the end, as logs and `pip install -v` have it.
 
     With `commands` every command line and all that compilers print go before it.
@@ -58,8 +59,7 @@ def step_lines(title: str, stream: TextIO, *, commands: bool = False) -> Watcher
     title = printable(title)
 
     def write(text: str) -> None:
-        stream.write(f"{text}\n")
-        stream.flush()
+        write_line(stream, text)
 
     def start(plan: Plan) -> None:
         for step in plan.steps if commands else ():

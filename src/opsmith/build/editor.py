@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from opsmith import _env
 from opsmith.build.compile_commands import DATABASE, Entry, merge_database, plan_entries, read_database
-from opsmith.errors import BuildError
+from opsmith.errors import BuildError, OpsmithError
 from opsmith.store import Store, digest
+from opsmith.store.lock import hold_lock
 from opsmith.store.safety import make_folder
+from opsmith.store.staging import reserve_part
 
 if TYPE_CHECKING:
     from opsmith.build.plan import Plan
@@ -35,11 +37,11 @@ def note_for_editors(plan: Plan, store: Store) -> None:
         entries = write_editor_files(plan, store)
     except OSError:
         return
-    if (folder := _env.read("OPSMITH_COMPILE_COMMANDS")) is not None:
-        try:
-            publish_entries(entries, Path(folder).expanduser().absolute(), store)
-        except (OSError, BuildError) as error:
-            warnings.warn(f"OPSMITH_COMPILE_COMMANDS: {error}", RuntimeWarning, stacklevel=2)
+    try:
+        if (folder := _env.read_path("OPSMITH_COMPILE_COMMANDS")) is not None:
+            publish_entries(entries, folder, store)
+    except (OSError, OpsmithError) as error:
+        warnings.warn(f"OPSMITH_COMPILE_COMMANDS: {error}", RuntimeWarning, stacklevel=2)
 
 
 def write_editor_files(plan: Plan, store: Store) -> list[Entry]:
@@ -65,15 +67,13 @@ def known_entries(store: Store, folder: Path) -> Iterator[Entry]:
 def publish_entries(entries: Iterable[Entry], folder: Path, store: Store) -> Path:
     """Merge entries into the database of a folder and return its file; other tools' entries stay.
 
-    Raises OSError, and BuildError if a file of that name exists and is not a database.
+    Raises OSError, StoreError if the store cannot be written, and BuildError if a file of that name exists and is not a
+    database.
     """
-    from filelock import FileLock
-
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / DATABASE
     lock = _editor_folder(store) / f"{digest(str(path))[:12]}.lock"
-    make_folder(lock.parent)
-    with FileLock(lock, mode=0o644):
+    with hold_lock(lock, root=store.root):
         merged = _to_json(merge_database(path, entries))
         if not path.exists() or path.read_bytes() != merged:
             _replace(path, merged)
@@ -101,6 +101,9 @@ def _put(path: Path, data: bytes, store: Store) -> None:
 
 def _replace(path: Path, data: bytes) -> None:
     """Write a file next to it and rename: an editor may read the file at any time."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)
+    part = reserve_part(path)
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
 from opsmith._printable import printable
+from opsmith._streams import is_terminal
 
 __all__ = ["Log", "Notebook", "Screen", "Terminal", "choose_screen"]
 
@@ -44,7 +45,7 @@ def choose_screen(stream: TextIO | None = None) -> Screen:
     if stream is None and _in_notebook():
         return Notebook()
     stream = stream or sys.stderr
-    return Terminal(stream) if stream is not None and stream.isatty() else Log()
+    return Terminal(stream) if is_terminal(stream) else Log()
 
 
 class Terminal:

@@ -13,6 +13,7 @@ import torch
 
 from opsmith import _env
 from opsmith.codegen.typings import PACKAGE, namespace_module, namespace_stub, package_files
+from opsmith.errors import ArgumentError
 from opsmith.spec.definition import Definition
 from opsmith.store import Store
 from opsmith.store.files import write_atomic
@@ -50,11 +51,11 @@ def note_typings(schemas: Mapping[str, Iterable[Any]], store: Store) -> None:
     """
     with suppress(OSError):
         add_typings(schemas, typings_folder(store))
-    if (folder := _env.read("OPSMITH_TYPINGS")) is not None:
-        try:
-            add_typings(schemas, Path(folder).expanduser().absolute())
-        except OSError as error:
-            warnings.warn(f"OPSMITH_TYPINGS: {error}", RuntimeWarning, stacklevel=2)
+    try:
+        if (folder := _env.read_path("OPSMITH_TYPINGS")) is not None:
+            add_typings(schemas, folder)
+    except (OSError, ArgumentError) as error:
+        warnings.warn(f"OPSMITH_TYPINGS: {error}", RuntimeWarning, stacklevel=2)
 
 
 def typings_folder(store: Store) -> Path:

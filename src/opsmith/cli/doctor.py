@@ -27,7 +27,7 @@ def command(with_build: bool, verbose: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        encoding = sys.stdout.encoding or "ascii"
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
         for line in show(findings, details=verbose, encoding=encoding, style=_style):
             click.echo(line)
     if any(finding.status == "problem" for finding in findings):

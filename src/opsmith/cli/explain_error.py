@@ -12,6 +12,7 @@ from typing import TextIO
 import click
 
 from opsmith._printable import printable
+from opsmith._streams import is_terminal
 
 __all__ = ["command"]
 
@@ -32,7 +33,7 @@ def command(file: TextIO, as_json: bool) -> None:
     from opsmith.catalogue import explain
     from opsmith.toolchain.facts import demangle, gather_facts
 
-    if file.isatty():
+    if is_terminal(file):
         click.echo("paste the log, then press Ctrl-D", err=True)
     found = explain(_pieces(file), gather_facts(with_cuda=True), demangle=demangle)
     if as_json:

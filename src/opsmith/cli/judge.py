@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
+from opsmith._streams import flush_streams
 from opsmith.cli.options import options_of, read_options
 from opsmith.cli.selection import usage_errors
 from opsmith.errors import ArgumentError
@@ -82,7 +83,7 @@ def command(
             def give_up(judgement: Judgement) -> None:
                 _show(judgement, as_json=as_json, verbose=verbose)
                 status = _finish([judgement], require, page)
-                sys.stdout.flush()
+                flush_streams()
                 os._exit(status)  # the main thread is in a call that does not come back
 
             judgements = [_one(task, candidate, options, _doing if verbose else _say_nothing, give_up)]
@@ -179,7 +180,7 @@ def _beginning_again() -> Callable[[], NoReturn]:
     memory = resource.getrlimit(resource.RLIMIT_AS)
 
     def begin_again() -> NoReturn:
-        sys.stderr.flush()
+        flush_streams()
         # The limits of the call that does not come back would be those of the new process.
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         resource.setrlimit(resource.RLIMIT_AS, memory)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from opsmith._streams import is_terminal
+
 __all__ = ["command"]
 
 # As in scaffold/licenses.py and scaffold/project.py, which the help does not wait for; a test compares them.
@@ -78,4 +80,4 @@ def command(
 
 
 def _is_terminal() -> bool:
-    return sys.stdin.isatty()
+    return is_terminal(sys.stdin)

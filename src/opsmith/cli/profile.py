@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opsmith import _env
+from opsmith._streams import is_terminal
 from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, options_of, read_options
 from opsmith.cli.selection import import_modules, refuse_missing_gpu, refuse_several, usage_errors
@@ -74,13 +75,13 @@ def _tell_of_bridge() -> None:
     """Say what is built first where that takes a while: the bridge, which is there once for each torch."""
     from opsmith.runtime.bridge_library import describe_bridge
 
-    if sys.stderr.isatty() and describe_bridge()["library"] is None:
+    if is_terminal(sys.stderr) and describe_bridge()["library"] is None:
         click.echo("opsmith: building the fast path for calls, once per torch ...", err=True)
 
 
 def _watch(name: str) -> Callable[[str], None] | None:
     """Return a function that announces the next step; nothing moves during timing."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         return None
     return lambda text: click.echo(f"{name}: {text} ...", err=True)
 

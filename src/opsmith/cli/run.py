@@ -10,6 +10,7 @@ import sys
 import click
 
 from opsmith import _env
+from opsmith._streams import flush_streams, is_terminal
 from opsmith.run.environment import redirected
 
 __all__ = ["command"]
@@ -27,11 +28,10 @@ def command(verbose: bool, words: tuple[str, ...]) -> None:
     program = shutil.which(words[0])
     if program is None:
         raise click.UsageError(f"program {words[0]} not found")
-    if sys.stderr.isatty() and _env.read("OPSMITH_QUIET") is None:
+    if is_terminal(sys.stderr) and _env.read("OPSMITH_QUIET") is None:
         click.echo(f"opsmith  torch.utils.cpp_extension is opsmith's in: {shlex.join(words)}", err=True)
     environment = redirected(os.environ, report="1" if verbose else None)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_streams()
     try:
         os.execve(program, words, environment)
     except OSError as error:

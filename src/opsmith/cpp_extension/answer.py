@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 
+from opsmith._env import absolute_path
 from opsmith.build.linked import linked_files
 from opsmith.build.notes import find_noted, note_version, write_note
 from opsmith.cpp_extension.arguments import Flags, Paths, as_flags, as_link_flags, as_paths
@@ -66,7 +67,7 @@ class Call(NamedTuple):
             as_flags(sycl, "extra_sycl_cflags"),
             as_link_flags(link),
             as_paths(include_paths, "extra_include_paths"),
-            None if build_directory is None else Path(build_directory).expanduser().absolute(),
+            None if build_directory is None else absolute_path(build_directory, "build_directory"),
             with_cuda,
             bool(with_sycl),
         )

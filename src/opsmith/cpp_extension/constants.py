@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 from opsmith.spec.extension import NVCC_FLAGS
+from opsmith.toolchain.oldest import OLDEST_HOST
 
 __all__ = [
     "CLIB_EXT",
@@ -48,9 +49,9 @@ COMMON_HIPCC_FLAGS = [
     "-DHIP_ENABLE_WARP_SYNC_BUILTINS=1",
 ]
 
-# What opsmith's toolchain accepts (toolchain/host.py).
-MINIMUM_GCC_VERSION = (9, 0, 0)
-MINIMUM_CLANG_VERSION = (10, 0, 0)
+# What opsmith's toolchain accepts.
+MINIMUM_GCC_VERSION = (OLDEST_HOST["gcc"], 0, 0)
+MINIMUM_CLANG_VERSION = (OLDEST_HOST["clang"], 0, 0)
 
 # The oldest Python of torch 2.13, as Py_LIMITED_API is written.
 min_supported_cpython = "0x030A0000"

@@ -43,7 +43,7 @@ def store_root() -> Path:
     """Return the folder of the store: OPSMITH_CACHE_DIR, else within TORCH_EXTENSIONS_DIR, else opsmith's own."""
     from opsmith.store import default_root
 
-    chosen = _env.read("TORCH_EXTENSIONS_DIR")
+    chosen = _env.read_path("TORCH_EXTENSIONS_DIR")
     if chosen is None or _env.read("OPSMITH_CACHE_DIR") is not None:
         return default_root()
-    return Path(chosen).expanduser().absolute() / "opsmith"
+    return chosen / "opsmith"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from opsmith import _env
 from opsmith.doctor.finding import Finding, problem, warning
-from opsmith.errors import ToolchainError
+from opsmith.errors import ArgumentError, ToolchainError
 from opsmith.toolchain import default_probes, parse_cuda_archs, parse_rocm_archs
 from opsmith.toolchain.host import describe_host_compiler
 from opsmith.toolchain.search import is_executable
@@ -64,12 +64,20 @@ def _misfit(variable: _env.Variable, value: str, *, has_gpu: bool) -> str | None
 
 def _has_program(program: str) -> Callable[[str, str], str | None]:
     def check(name: str, value: str) -> str | None:
-        from pathlib import Path
-
-        file = Path(value).expanduser() / "bin" / program
+        if (reason := _has_no_home(name, value)) is not None:
+            return reason
+        file = _env.absolute_path(value, name) / "bin" / program
         return None if is_executable(file) else f"program {file} not found"
 
     return check
+
+
+def _has_no_home(name: str, value: str) -> str | None:
+    try:
+        _env.absolute_path(value, name)
+    except ArgumentError as error:
+        return str(error)
+    return None
 
 
 def _is_compiler(name: str, value: str) -> str | None:
@@ -119,6 +127,8 @@ _ALL = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 # Kind -> what is wrong with a value, or None. CUDA_HOME and CXX belong to the topics of their compilers.
 _CHECKS: dict[_env.Kind, Callable[[str, str], str | None]] = {
+    "folder": _has_no_home,
+    "file": _has_no_home,
     "folder of ROCm": _has_program("hipcc"),
     "compiler": _is_compiler,
     "CUDA architectures": _are_cuda_archs,

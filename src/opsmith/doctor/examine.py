@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 
 from opsmith.doctor.finding import Finding, warning
+from opsmith.errors import OpsmithError
 
 __all__ = ["examine"]
 
@@ -60,6 +61,8 @@ def _safely(topic: str, judge: Callable[[], tuple[Finding, ...]]) -> tuple[Findi
     except ModuleNotFoundError as error:
         detail = f"It needs the package {error.name}, which is not installed."
         return (warning(topic, f"{topic}: check failed", detail, f"pip install {error.name}"),)
+    except OpsmithError as error:  # a setting that is wrong, not opsmith
+        return (warning(topic, f"{topic}: check failed", str(error), "opsmith doctor   (again, once that is changed)"),)
     except Exception as error:  # one broken topic must not hide the others
         where = traceback.extract_tb(error.__traceback__)[-1]
         detail = f"{type(error).__name__}: {error} ({where.filename}:{where.lineno})"

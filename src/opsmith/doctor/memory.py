@@ -33,7 +33,7 @@ def judge_memory(state: MemoryState) -> tuple[Finding, ...]:
     title += f", {show_size(state.available_bytes)} free"
     fitting = state.available_bytes // TORCH_PEAK_BYTES
     if fitting >= state.cores:
-        return (ok("memory", title, "memory: not enough for a compiler on each core"),)
+        return (ok("memory", title, "enough for a compiler on each core"),)
     detail = (
         f"A file that includes torch/extension.h takes {show_size(TORCH_PEAK_BYTES)} to compile: {fitting} fit into "
         "memory at once, and opsmith starts no more. A tool that starts one per core may be killed."

@@ -2,13 +2,16 @@
 
 It is made against torch's whole C++ API, once for each torch. If the distribution opsmith-bridge has none for this one and
 the store neither, a background process builds it, and until then, or if it cannot be built, Python does the same work.
+A build that has failed is tried again where compilers change, and after a while.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +19,7 @@ import torch
 
 from opsmith import _env
 from opsmith._background import do_quietly, start_in_background
-from opsmith.errors import LoadError, OpsmithError, StoreError
+from opsmith.errors import CompileError, LoadError, OpsmithError, StoreError, ToolchainError
 from opsmith.runtime.bridge_build import NAME, compile_bridge, is_free_threaded, sources_digest
 from opsmith.runtime.bridge_wheel import find_prebuilt
 from opsmith.store.by_key import get_artifact
@@ -28,6 +31,15 @@ if TYPE_CHECKING:
     from opsmith.build.watcher import Watcher
 
 __all__ = ["build_bridge", "describe_bridge", "load_bridge"]
+
+# A failed build in the background is not repeated for a day; for some minutes where its cause may pass by itself, so that
+# each of many processes does not fill the memory anew.
+_FAILS_AGAIN_S = 24 * 60 * 60
+_MAY_PASS_S = 10 * 60
+
+# The catalogue's failures of the machine that pass, and compilers that were ended from outside.
+_PASSING = frozenset({"compiler-killed", "out-of-memory", "disk-full", "open-files", "text-file-busy", "cannot-write"})
+_ENDED = re.compile(r"(?:Killed|Terminated|Hangup|Interrupt) signal terminated|signal (?:9|15|1|2)\b")
 
 
 def describe_bridge() -> dict[str, str | None]:
@@ -63,7 +75,8 @@ def build_bridge(watcher: Watcher | None = None) -> Path:
     try:
         artifact = compile_bridge(store, watcher)
     except OpsmithError as error:
-        _write_note(store.layout, {"failure": str(error), "compilers": _compilers()})
+        again_s = time.time() + (_FAILS_AGAIN_S if _fails_again(error) else _MAY_PASS_S)
+        _write_note(store.layout, {"failure": str(error), "compilers": _compilers(), "again_s": again_s})
         raise
     _write_note(store.layout, {"artifact": artifact.key})
     return artifact.library
@@ -91,9 +104,25 @@ def load_bridge(mode: str) -> Any | None:
             return None
     if prebuilt.problem and not any(_compilers()):
         _warn(f"{prebuilt.problem}. There is no C++ compiler to build one here either")
-    elif note.get("compilers") != _compilers():
+    elif note.get("compilers") != _compilers() or _is_over(note):
         start_in_background(__name__, lock=_lock_file(layout))
     return None
+
+
+def _fails_again(error: OpsmithError) -> bool:
+    """Tell whether a build would fail in the same way now: not if a disk was full, or a compiler was killed."""
+    from opsmith.catalogue import explain
+
+    if isinstance(error, ToolchainError):
+        return True
+    passes = _ENDED.search(str(error)) or any(explanation.id in _PASSING for explanation in explain(str(error)))
+    return isinstance(error, CompileError) and not passes
+
+
+def _is_over(note: dict[str, Any]) -> bool:
+    """Tell whether it is time to build again; a clock that was set back does not delay that."""
+    again_s = note.get("again_s")
+    return not (isinstance(again_s, (int, float)) and 0 < again_s - time.time() <= _FAILS_AGAIN_S)
 
 
 def _load(library: Path) -> Any | None:

@@ -36,6 +36,7 @@ from opsmith.store.machine import check_platform, platform_name
 from opsmith.store.manifest import MANIFEST_NAME, Manifest
 from opsmith.store.reading import open_regular, parse_json
 from opsmith.store.safety import seal_tree
+from opsmith.store.staging import reserve_part
 
 __all__ = ["Imported", "check_identity", "export_archive", "find_record", "import_archive"]
 
@@ -68,9 +69,10 @@ def export_archive(store: Store, file: Path, artifacts: Iterable[Artifact]) -> t
     Raises StoreError if an artefact is damaged or has no record, or the file cannot be written.
     """
     chosen = tuple(artifacts)
-    part = file.with_name(f".{file.name}.part")
+    part = reserve_part(file)
     try:
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        # A zip file has no times before 1980, which files of images and of reproducible builds often have.
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6, strict_timestamps=False) as archive:
             archive.writestr(_HEAD, json.dumps({"format": _FORMAT_VERSION, "platform": platform_name()}))
             for artifact in chosen:
                 _write(archive, store, artifact)

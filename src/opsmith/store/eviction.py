@@ -92,7 +92,9 @@ def keep_bounded(layout: Layout, published: Artifact) -> None:
         if limit is not None and (total is None or total > limit):
             prune(layout, max_bytes=limit, low_water=_LOW_WATER, spare=published.folder)
     except (OSError, OpsmithError) as error:
-        warnings.warn(f"opsmith's store {layout.root} exceeds its size limit: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"opsmith's store {layout.root} is not kept within its size limit: {error}", RuntimeWarning, stacklevel=2
+        )
 
 
 def prune(

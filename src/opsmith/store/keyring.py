@@ -43,12 +43,20 @@ _RAW_BYTES = 32
 
 
 def config_folder() -> Path:
-    """Return the folder of the keys. Nothing is created."""
-    if chosen := _env.read("OPSMITH_CONFIG_DIR"):
-        return Path(chosen).expanduser().absolute()
+    """Return the folder of the keys. Nothing is created. Raises ArgumentError if there is no home for it."""
+    if chosen := _env.read_path("OPSMITH_CONFIG_DIR"):
+        return chosen
     from platformdirs import user_config_path
 
-    return user_config_path("opsmith", appauthor=False)
+    try:
+        folder = user_config_path("opsmith", appauthor=False)
+    except RuntimeError:  # older versions return a path that begins with a tilde
+        folder = Path("~")
+    if not folder.is_absolute():
+        raise ArgumentError(
+            "this user has no home folder for keys. Set OPSMITH_CONFIG_DIR to one that only you can write"
+        )
+    return folder
 
 
 def trusted_keys() -> dict[str, str]:
@@ -157,8 +165,7 @@ def _write_trusted(known: dict[str, str]) -> None:
 
 
 def _signing_file() -> Path:
-    chosen = _env.read("OPSMITH_SIGNING_KEY")
-    return Path(chosen).expanduser() if chosen else config_folder() / "signing.key"
+    return _env.read_path("OPSMITH_SIGNING_KEY") or config_folder() / "signing.key"
 
 
 def _load_signing_key() -> Ed25519PrivateKey:

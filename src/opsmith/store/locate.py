@@ -37,12 +37,18 @@ def default_root() -> Path:
 
 
 def wanted_root() -> Path:
-    """Return OPSMITH_CACHE_DIR, or opsmith's folder in the user's cache folder, whether it can be written or not."""
-    if chosen := _env.read("OPSMITH_CACHE_DIR"):
-        return Path(chosen).expanduser().absolute()
+    """Return OPSMITH_CACHE_DIR, or opsmith's folder in the user's cache folder, whether it can be written or not.
+
+    Raises ArgumentError if OPSMITH_CACHE_DIR begins with a home that is not known.
+    """
+    if chosen := _env.read_path("OPSMITH_CACHE_DIR"):
+        return chosen
     from platformdirs import user_cache_path
 
-    return user_cache_path("opsmith", appauthor=False)
+    try:
+        return user_cache_path("opsmith", appauthor=False)
+    except RuntimeError:  # the user has no home; older versions return such a path
+        return Path("~/.cache/opsmith")
 
 
 def stands_in_for(root: Path) -> Path | None:
@@ -52,6 +58,8 @@ def stands_in_for(root: Path) -> Path | None:
 
 def _can_write(root: Path) -> bool:
     """Tell whether the store's folder, or the nearest that there is above it, can be written."""
+    if not root.is_absolute():  # as of a user without a home
+        return False
     folder = root / _LAYOUT_VERSION
     while not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent

@@ -1,7 +1,7 @@
 """Lets one process build while the others wait for it.
 
 The lock saves double work and nothing else: publication is safe without it. It is the operating system's (flock), so
-it dies with its process, and no stale lock can be left behind.
+it dies with its process, and no stale lock can be left behind. Where the file system has no such locks, there is none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opsmith.store.safety import make_folder
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["hold_lock"]
+__all__ = ["hold_lock", "open_lock"]
 
 _REPORT_EVERY_S = 0.5
 
@@ -29,8 +29,19 @@ _SLEEP_PART = 1 / 40
 _SLEEP_MIN_S = 0.02
 _SLEEP_MAX_S = 0.25
 
+# Only the owner writes, whatever the umask.
+_LOCK_MODE = 0o644
+
 # What file systems without locks answer. The build then goes on without one.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+
+
+def open_lock(path: Path) -> BaseFileLock:
+    """Return the lock of a file, which is not held yet; taking it raises OSError where the file system has no locks."""
+    from filelock import FileLock
+
+    # filelock would else take the existence of a file for a lock there, which stays if its process is killed.
+    return FileLock(path, mode=_LOCK_MODE, fallback_to_soft=False)
 
 
 @contextmanager
@@ -48,11 +59,9 @@ def hold_lock(
     lock is wanted for, or where the file system has no locks, the block runs without. Raises StoreError if the file
     cannot be made.
     """
-    from filelock import FileLock
-
     with explain_os_errors(root):
         make_folder(path.parent)
-    lock = FileLock(path, mode=0o644)
+    lock = open_lock(path)
     is_held = _acquire(lock, root, on_wait or (lambda _: None), is_settled or (lambda: False))
     try:
         yield is_held
@@ -71,8 +80,6 @@ def _acquire(lock: BaseFileLock, root: Path, on_wait: Callable[[float], None], i
             lock.acquire(blocking=False)
         except Timeout:
             waited_s = time.monotonic() - start_s
-        except NotImplementedError:
-            return False
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return False

@@ -13,7 +13,7 @@ from pathlib import Path
 from opsmith.store.keys import digest
 from opsmith.store.safety import is_private, make_folder
 
-__all__ = ["make_private", "make_staging", "move_aside", "remove", "reserve_name", "sweep"]
+__all__ = ["make_private", "make_staging", "move_aside", "remove", "reserve_name", "reserve_part", "sweep"]
 
 # Longer than any build. On another host the owner cannot be queried, so only age tells.
 _STALE_AFTER_S = 24 * 60 * 60
@@ -42,6 +42,11 @@ def make_private(folder: Path, staging: Path) -> None:
 def reserve_name(parent: Path) -> Path:
     """Return an unused path below `parent` whose name tells its owner: host, process, and a random part."""
     return parent / f"{_host()}-{os.getpid()}-{os.urandom(8).hex()}"
+
+
+def reserve_part(file: Path) -> Path:
+    """Return an unused hidden path beside a file outside the store, where it is written before it is renamed."""
+    return file.with_name(f".{file.name}.{os.urandom(8).hex()}.part")
 
 
 def remove(path: Path) -> None:

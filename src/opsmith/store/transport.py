@@ -18,8 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
+from opsmith import _env
 from opsmith._printable import printable
-from opsmith.errors import StoreError
+from opsmith.errors import ArgumentError, StoreError
 from opsmith.store.reading import open_regular
 from opsmith.store.staging import reserve_name
 
@@ -125,7 +126,10 @@ def _chunks(transport: Transport, name: str, limit: Limit) -> Iterator[bytes]:
 def open_transport(url: str) -> Transport:
     """Return the way to a folder or an URL; raises StoreError if what is needed for it is not installed."""
     if "://" not in url:
-        return _Folder(Path(url).expanduser().absolute())
+        try:
+            return _Folder(_env.absolute_path(url, "OPSMITH_STORE"))
+        except ArgumentError as error:
+            raise StoreError(str(error)) from None
     try:
         import fsspec
 

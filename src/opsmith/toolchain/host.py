@@ -11,6 +11,7 @@ from typing import Literal
 
 from opsmith import _env
 from opsmith.errors import ToolchainError
+from opsmith.toolchain.oldest import OLDEST_HOST
 from opsmith.toolchain.probe import ProbeCache, default_probes
 from opsmith.toolchain.search import executables, is_executable, resolve_program
 
@@ -59,13 +60,11 @@ class _Dialect:
 
     kind: Kind
     release: re.Pattern[str]
-    minimum_major: int
 
 
-# The first releases that know -std=c++20, which PyTorch's headers need.
 _DIALECTS = (
-    _Dialect("gcc", re.compile(r"^gcc version (?P<version>[\d.]+).*$", re.MULTILINE), 10),
-    _Dialect("clang", re.compile(r"^.*\bclang version (?P<version>[\d.]+).*$", re.MULTILINE), 10),
+    _Dialect("gcc", re.compile(r"^gcc version (?P<version>[\d.]+).*$", re.MULTILINE)),
+    _Dialect("clang", re.compile(r"^.*\bclang version (?P<version>[\d.]+).*$", re.MULTILINE)),
 )
 _TARGET = re.compile(r"^Target: (\S+)", re.MULTILINE)
 
@@ -74,7 +73,7 @@ def find_host_compiler(*, probes: ProbeCache | None = None) -> HostCompiler:
     """Return the compiler that CXX names, else the first fit one of c++, g++ and clang++ on PATH.
 
     CXX may hold arguments and a launcher, such as `ccache g++ -m64`. Raises ToolchainError if there is none, it is
-    older than gcc 10 or clang 10, or it cannot start.
+    older than OLDEST_HOST, or it cannot start.
     """
     probes = probes or default_probes()
     if command := _env.read("CXX"):
@@ -104,10 +103,10 @@ def describe_host_compiler(command: str, *, variable: str, probes: ProbeCache) -
     else:
         raise ToolchainError(f"{path} (from {variable}) is neither gcc nor clang. {_INSTALL}")
     version = release["version"]
-    if int(version.split(".")[0]) < dialect.minimum_major:
+    if int(version.split(".")[0]) < OLDEST_HOST[dialect.kind]:
         raise ToolchainError(
             f"{path} (from {variable}) is {dialect.kind} {version}; opsmith needs {dialect.kind} "
-            f"{dialect.minimum_major} or newer. {_INSTALL}"
+            f"{OLDEST_HOST[dialect.kind]} or newer. {_INSTALL}"
         )
     target = _TARGET.search(answer)
     return HostCompiler(

@@ -13,12 +13,11 @@ from pathlib import Path
 from opsmith import _env
 from opsmith.errors import ToolchainError
 from opsmith.toolchain.host import HostCompiler, describe_host_compiler, find_host_compiler
+from opsmith.toolchain.oldest import OLDEST_HOST
 from opsmith.toolchain.probe import ProbeCache
 from opsmith.toolchain.search import resolve_program
 
 __all__ = ["HostLimits", "find_nvcc_host", "read_host_limits"]
-
-_OLDEST_GCC = 10
 
 _GCC_LIMIT = re.compile(r"gcc versions later than (\d+) are not supported")
 _CLANG_LIMIT = re.compile(r"unsupported clang version! clang version must be less than (\d+)")
@@ -61,7 +60,7 @@ def find_nvcc_host(include: Path, *, probes: ProbeCache) -> HostCompiler:
     usual = find_host_compiler(probes=probes)
     if limits.accept(usual):
         return usual
-    for major in range(limits.gcc or _OLDEST_GCC, _OLDEST_GCC - 1, -1):
+    for major in range(limits.gcc or OLDEST_HOST["gcc"], OLDEST_HOST["gcc"] - 1, -1):
         if resolve_program(f"g++-{major}"):
             return describe_host_compiler(f"g++-{major}", variable="PATH", probes=probes)
     raise ToolchainError(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from opsmith import _env
 from opsmith.errors import MissingToolkitError
-from opsmith.toolchain.search import executables, is_executable
+from opsmith.toolchain.search import chosen_toolkit, executables, is_executable
 
 __all__ = ["INSTALL_CUDA", "NvccCandidate", "chosen_nvcc", "found_nvccs"]
 
@@ -38,8 +38,8 @@ def chosen_nvcc() -> NvccCandidate | None:
     Raises MissingToolkitError if the folder has none: a wrong choice is not replaced by another.
     """
     for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if chosen := _env.read(variable):
-            nvcc = Path(chosen).expanduser().absolute() / "bin" / "nvcc"
+        if chosen := chosen_toolkit(variable):
+            nvcc = chosen / "bin" / "nvcc"
             if is_executable(nvcc):
                 return NvccCandidate(nvcc, variable)
             raise MissingToolkitError(f"{variable} is {chosen}, but {nvcc} is not a program. {INSTALL_CUDA}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from opsmith import _env
 from opsmith.errors import ToolchainError
 from opsmith.toolchain.probe import ProbeCache, default_probes
+from opsmith.toolchain.search import chosen_toolkit
 
 __all__ = ["NvrtcInstall", "find_nvrtc", "nvrtc_note"]
 
@@ -102,7 +103,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _folders() -> Iterator[Path]:
-    chosen = [Path(root).expanduser() for name in ("CUDA_HOME", "CUDA_PATH") if (root := _env.read(name))]
+    chosen = [root for name in ("CUDA_HOME", "CUDA_PATH") if (root := chosen_toolkit(name))]
     yield from (root / name for root in chosen for name in _LIB_FOLDERS)
     for entry in dict.fromkeys(sys.path):
         nvidia = Path(entry or ".").absolute() / "nvidia"

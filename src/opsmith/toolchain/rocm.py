@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith import _env
 from opsmith.errors import MissingToolkitError, ToolchainError
 from opsmith.toolchain.host import clang_files
 from opsmith.toolchain.probe import ProbeCache, default_probes
-from opsmith.toolchain.search import executables, is_executable
+from opsmith.toolchain.search import chosen_toolkit, executables, is_executable
 
 __all__ = ["RocmCompiler", "find_rocm_compiler"]
 
@@ -66,8 +65,8 @@ def find_rocm_compiler(*, probes: ProbeCache | None = None) -> RocmCompiler:
 
 def _first_hipcc() -> Path:
     for variable in ("ROCM_PATH", "ROCM_HOME"):
-        if chosen := _env.read(variable):
-            hipcc = Path(chosen).expanduser().absolute() / "bin" / "hipcc"
+        if chosen := chosen_toolkit(variable):
+            hipcc = chosen / "bin" / "hipcc"
             if is_executable(hipcc):
                 return hipcc
             raise MissingToolkitError(f"{variable} is {chosen}, but {hipcc} is not a program. {_INSTALL}")

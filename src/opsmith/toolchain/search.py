@@ -7,8 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opsmith import _env
+from opsmith.errors import ArgumentError, MissingToolkitError
 
-__all__ = ["executables", "is_executable", "resolve_program"]
+__all__ = ["chosen_toolkit", "executables", "is_executable", "resolve_program"]
+
+
+def chosen_toolkit(variable: str) -> Path | None:
+    """Return the toolkit's folder that a variable names; MissingToolkitError if it begins with a home that is not known."""
+    try:
+        return _env.read_path(variable)
+    except ArgumentError as error:
+        raise MissingToolkitError(str(error)) from None
 
 
 def is_executable(path: Path) -> bool:
@@ -28,6 +37,9 @@ def executables(name: str) -> Iterator[Path]:
 def resolve_program(word: str) -> Path | None:
     """Return the program that a command's first word means: a path, or a name on PATH; None if there is none."""
     if os.sep in word:
-        path = Path(word).expanduser().absolute()
+        try:
+            path = Path(word).expanduser().absolute()
+        except RuntimeError:  # of pathlib: the home that it begins with is not known
+            return None
         return path if is_executable(path) else None
     return next(executables(word), None)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith import _env
+from opsmith._streams import flush_streams
 
 __all__ = [
     "GPU_FULL",
@@ -81,8 +82,7 @@ class Child:
         descriptor, name = tempfile.mkstemp(prefix="opsmith-check-")
         self._output = Path(name)
         self._ended: Ended | None = None
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         with warnings.catch_warnings():
             # Python 3.12 warns of forks beside threads; the child starts none of theirs (see above).
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -184,8 +184,7 @@ def _be_child(work: Callable[[Send], None], sender: Connection, output: int) -> 
         status = 1 if failed else 0
         sender.close()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(status)
 
 

@@ -1,7 +1,9 @@
 // The sum of an elementwise function, sum(f(in[i]...)), on the CPU and on a GPU, without storing its terms.
 //
-// Sums are made in double, in an order that the number of terms alone decides: a result does not depend on the number
-// of threads, on how blocks are scheduled, or on the run. f is as for elementwise.h.
+// Sums are made in double, in a fixed order: a result does not depend on the number of threads, on how blocks are
+// scheduled, or on the run. On the CPU the number of terms alone decides that order. On a GPU it also matters whether
+// all inputs are dense and aligned to 16 bytes: the terms of 16 bytes are then added up in their own type first, and a
+// view that is not can have another last digit. f is as for elementwise.h.
 #pragma once
 
 #include "elementwise.h"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from opsmith._streams import write_line
 from opsmith.benchmark.progress import Progress, Watch
 from opsmith.report.bench.grid import tables_of
 from opsmith.report.bench.text import table_lines
@@ -34,14 +35,13 @@ def bench_screen(console: Console) -> Iterator[Watch]:
         yield show
 
 
-def line_watcher(stream: TextIO) -> Watch:
+def line_watcher(stream: TextIO | None) -> Watch:
     """Return a watcher that writes a line for each thing that takes long when it begins, for logs."""
 
     def write(progress: Progress) -> None:
         number = f"[{progress.done + 1}/{progress.total}] " if progress.total else ""
         line = f"opsmith  {progress.operator}  {number}{progress.doing}"
-        stream.write(for_encoding(line, stream.encoding) + "\n")
-        stream.flush()
+        write_line(stream, for_encoding(line, getattr(stream, "encoding", None)))
 
     return write
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from opsmith._streams import write_line
 from opsmith.checker.report import Column, Result
 from opsmith.checker.run import Watcher
 from opsmith.report.check.grid import MARKS, grid_of, kind_of
@@ -45,14 +46,13 @@ def check_screen(console: Console, title: str) -> Iterator[Watcher]:
         yield Watcher(add, begin)
 
 
-def line_watcher(title: str, stream: TextIO) -> Watcher:
+def line_watcher(title: str, stream: TextIO | None) -> Watcher:
     """Return a watcher that writes a line for each result when it comes, for logs."""
 
     def write(result: Result) -> None:
         where = f"{result.column.device} {result.column.dtype}".rstrip()
         mark = MARKS[kind_of(result.outcome)]
         line = f"opsmith  {title}  {mark} {result.name}, {where}  {result.outcome.seconds:.1f}s"
-        stream.write(for_encoding(line, stream.encoding) + "\n")
-        stream.flush()
+        write_line(stream, for_encoding(line, getattr(stream, "encoding", None)))
 
     return Watcher(write)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from opsmith._streams import write_line
 from opsmith.checker.mutate.report import MutationReport, Verdict
 from opsmith.checker.mutate.run import MutationWatcher
 from opsmith.report.live import LiveScreen
@@ -122,13 +123,12 @@ def mutation_screen(console: Console, title: str) -> Iterator[MutationWatcher]:
         yield MutationWatcher(on_step, on_verdict)
 
 
-def line_watcher(title: str, stream: TextIO) -> MutationWatcher:
+def line_watcher(title: str, stream: TextIO | None) -> MutationWatcher:
     """Return a watcher that writes a line for each step and mutant, for logs."""
     started = time.monotonic()
 
     def write(text: str) -> None:
-        stream.write(for_encoding(f"opsmith  {title}  {text}", stream.encoding) + "\n")
-        stream.flush()
+        write_line(stream, for_encoding(f"opsmith  {title}  {text}", getattr(stream, "encoding", None)))
 
     def on_verdict(verdict: Verdict, done: int, total: int) -> None:
         left_s = (time.monotonic() - started) / done * (total - done)

@@ -175,10 +175,15 @@ def _report(given: ModuleType) -> None:
     command = " ".join(getattr(sys, "orig_argv", sys.argv))
     line = f"opsmith run: {_ASKED} is {given.__file__} in process {os.getpid()}: {command[:200]}\n"
     if report == "1":
-        sys.stderr.write(line)
+        _complain(line)
         return
     try:
         with open(report, "a", encoding="utf-8") as file:  # noqa: PTH123 -- as above
             file.write(line)
     except OSError as error:
-        sys.stderr.write(f"{line}opsmith run: {report} cannot be written: {error}\n")
+        _complain(f"{line}opsmith run: {report} cannot be written: {error}\n")
+
+
+def _complain(text: str) -> None:
+    if sys.stderr is not None:  # a process that was started without
+        sys.stderr.write(text)

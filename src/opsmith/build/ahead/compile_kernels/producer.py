@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .hosted import HostedImage
 from .images import Image
+
+if TYPE_CHECKING:
+    from multiprocessing.pool import Pool
 
 __all__ = ["FailureError", "Order", "Produced", "compile_all"]
 
@@ -20,6 +23,9 @@ _Made = TypeVar("_Made")
 # Below so many compilations another process costs more than it saves. Several kernels are compiled side by side, so one
 # does not take all cores; each process of Triton needs 200 MB.
 _WORTH_A_PROCESS, _MOST_PROCESSES = 2, 4
+
+# It imports nothing but Python's own modules.
+_RESOURCES = Path(__file__).resolve().parents[3] / "toolchain" / "resources.py"
 
 
 class FailureError(Exception):
@@ -59,19 +65,43 @@ class Produced:
 
 def compile_all(compile_one: Callable[[_Task], _Made], tasks: Sequence[_Task], together: int = 1) -> Iterator[_Made]:
     """Yield what is made of each task. Several processes share the work; so many tasks in a row are for one process."""
-    processes = min(len(os.sched_getaffinity(0)), len(tasks) // _WORTH_A_PROCESS, _MOST_PROCESSES)
-    if processes < 2:
+    processes = min(_cpu_count(), len(tasks) // _WORTH_A_PROCESS, _MOST_PROCESSES)
+    pool = _fork(processes, compile_one) if processes > 1 else None
+    if pool is None:
         yield from map(compile_one, tasks)
         return
-    # Forked, they have the compiler and the kernel already.
-    _forked.append(compile_one)
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
+    with pool:
         yield from pool.imap(_compile_forked, tasks, together)
 
 
-# What compiles, for the processes that are forked.
+def _fork(processes: int, compile_one: Callable[[Any], Any]) -> Pool | None:
+    """Return so many processes, which have the compiler and the kernel already; None where there can be none.
+
+    They need semaphores, and those a /dev/shm that can be written, which not every container has.
+    """
+    try:
+        return multiprocessing.get_context("fork").Pool(processes, _begin_forked, (compile_one,))
+    except (OSError, ImportError):
+        return None
+
+
+# What compiles, in a process that was forked.
 _forked: list[Callable[[Any], Any]] = []
+
+
+def _begin_forked(compile_one: Callable[[Any], Any]) -> None:
+    _forked[:] = [compile_one]
 
 
 def _compile_forked(task: Any) -> Any:
     return _forked[0](task)
+
+
+def _cpu_count() -> int:
+    """Return how many cores this process may use, by a module of opsmith's that is read alone: see this package."""
+    spec = importlib.util.spec_from_file_location("opsmith_resources", _RESOURCES)
+    assert spec is not None
+    assert spec.loader is not None
+    resources = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(resources)
+    return int(resources.cpu_count())
