@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,14 +96,16 @@ def _cmake(group: Group, prepared: Prepared, request: Request, watcher: Watcher)
 
 
 def _in_folder(group: Group, prepared: Prepared, request: Request, builder: str, build: Callable[[Path], Path]) -> Path:
-    """Build in a folder that is made anew, and put the library with its description into the output folder."""
+    """Build in a new folder that is removed again, and put the library with its description into the output folder."""
     output = (request.output or Path("build") / "opsmith" / builder / group.module).absolute()
-    scratch = output / "work"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    library = build(scratch)
-    manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, library.parent, group.definitions)
-    return export_library(library, output, manifest)
+    output.mkdir(parents=True, exist_ok=True)
+    # The folder may be the user's, with files under any name.
+    with tempfile.TemporaryDirectory(prefix=".opsmith-", dir=output) as scratch:
+        library = build(Path(scratch))
+        manifest = write_description(
+            prepared.plan, prepared.toolchain, prepared.target, library.parent, group.definitions
+        )
+        return export_library(library, output, manifest)
 
 
 BUILDERS: dict[str, Callable[[Group, Prepared, Request, Watcher], Path]] = {
