@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from opsmith.build import builders
-from opsmith.build.builders import Request
+from opsmith.build.builders import Request, output_folder
+from opsmith.build.prebuilt import library_name
 from opsmith.errors import BuildError
 from opsmith.spec.definition import Group
 from opsmith.store import Manifest
@@ -71,3 +72,22 @@ def test_the_users_files_in_the_output_folder_stay_as_they_are(
     assert {name: file.read_text() for name, file in mine.items()} == {name: name for name in mine}
     made = set() if fails else {"_ops.so", "_ops.json"}
     assert {path.name for path in tmp_path.iterdir()} == made | mine.keys()
+
+
+@pytest.mark.parametrize(
+    ("module", "file", "place"),
+    [
+        ("both", "both/__init__.py", "_ops.so"),
+        ("both", "both.py", "_both_ops.so"),
+        ("both.one", "both/one/__init__.py", "one/_ops.so"),
+        ("both.other", "both/other/__init__.py", "other/_ops.so"),
+        ("both.plain", "both/plain.py", "_plain_ops.so"),
+        ("both.one.deep", "both/one/deep.py", "one/_deep_ops.so"),
+    ],
+)
+@pytest.mark.parametrize("above", ["", "top."])
+def test_libraries_lie_below_the_output_folder_as_modules_lie_below_the_path(
+    module: str, file: str, place: str, above: str
+) -> None:
+    group = Group(above + module, Path(file), ())
+    assert output_folder(Path("out"), f"{above}both", group) / library_name(group.file) == Path("out", place)

@@ -17,7 +17,7 @@ from opsmith.errors import BuildError, ToolchainError
 from opsmith.spec.definition import Device, Group
 from opsmith.store import Store, default_root
 
-__all__ = ["BUILDERS", "Built", "Request", "build_group", "require_builder"]
+__all__ = ["BUILDERS", "Built", "Request", "build_group", "output_folder", "require_builder"]
 
 # Builder -> (module that it needs, what to do where it is missing). CMake says for itself how to get it.
 _NEEDS = {
@@ -57,6 +57,16 @@ def build_group(group: Group, builder: str, request: Request, watcher: Watcher |
     except BuildError as error:
         raise explain_signature(error, list(group.definitions)) from None
     return Built(group, library, prepared, builder)
+
+
+def output_folder(output: Path, path_module: str, group: Group) -> Path:
+    """Return the folder for a group's library below `output`, where `path_module` is what the user's path stands for.
+
+    It is to `output` as the group's module is to that package. Libraries of several `__init__.py`, which share a name, do
+    not meet, and with the package's own folder as `output` each lies where `find_prebuilt` looks for it.
+    """
+    parts = group.module.removeprefix(path_module).split(".")[1:]
+    return output.joinpath(*(parts if group.file.name == "__init__.py" else parts[:-1]))
 
 
 def require_builder(builder: str) -> None:
