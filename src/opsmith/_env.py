@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
+from opsmith._forks import Lock
 from opsmith.errors import ArgumentError
 
 __all__ = ["VARIABLES", "Kind", "Mode", "Variable", "overridden", "read", "read_mode", "set_default", "unknown_names"]
@@ -213,6 +214,17 @@ VARIABLES: tuple[Variable, ...] = (
 
 _NAMES = frozenset(variable.name for variable in VARIABLES)
 
+
+class _Override(NamedTuple):
+    """A variable's value before the first open block of `overridden`, and the values of those, the latest last."""
+
+    before: str | None
+    values: dict[object, str]
+
+
+_overrides: dict[str, _Override] = {}
+_lock = Lock()
+
 _MODES: tuple[Mode, ...] = ("auto", "wait", "off")
 
 
@@ -245,16 +257,37 @@ def unknown_names() -> tuple[str, ...]:
 
 
 @contextmanager
-def overridden(name: str, value: str) -> Iterator[None]:
-    """Give a variable of the table another value for a while, in this process and those that it starts."""
+def overridden(name: str, value: str, *, unless_set: bool = False) -> Iterator[None]:
+    """Give a variable of the table another value for a while, in this process and those that it starts.
+
+    Blocks of several threads may overlap: the latest value of those still in their block counts, and the last to leave
+    restores what was there before all of them. `unless_set` leaves alone what had a value then.
+    """
     if name not in _NAMES:
         raise KeyError(f"{name} is not in opsmith's table of environment variables")
-    before = os.environ.get(name)
-    os.environ[name] = value
+    with _lock:
+        own = _overrides.get(name) or _Override(os.environ.get(name), {})
+        block = None if unless_set and own.before else object()
+        if block is not None:
+            _overrides[name] = own
+            own.values[block] = value
+            os.environ[name] = value
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        if block is not None:
+            with _lock:
+                del own.values[block]
+                _settle(name)
+
+
+def _settle(name: str) -> None:
+    """Give a variable the value of the latest block that is still open, or what it had before the first of them."""
+    before, values = _overrides[name]
+    now = next(reversed(values.values())) if values else before
+    if not values:
+        del _overrides[name]
+    if now is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = now
