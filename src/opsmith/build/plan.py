@@ -160,7 +160,7 @@ def _nvcc_command(cuda: CudaCompiler, target: Target, prefix: str) -> tuple[str,
     # No -O: nvcc optimises device code anyway, and for the host code of a view kernel's .cu, which only launches, -O3
     # triples the time.
     # -objtemp: the names of temporary files, which have the process's number otherwise, end up in the object.
-    head = (str(cuda.nvcc), *_HOST_FLAGS[:1], "-DNDEBUG", "-objtemp")
+    head = (str(cuda.nvcc), _HOST_FLAGS[0], "-DNDEBUG", "-objtemp")
     return (*head, f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
 
 
