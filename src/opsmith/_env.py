@@ -7,8 +7,6 @@ docs/reference/environment.md follow from the rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,7 +18,6 @@ __all__ = [
     "Mode",
     "Variable",
     "absolute_path",
-    "overridden",
     "read",
     "read_mode",
     "read_path",
@@ -226,6 +223,7 @@ VARIABLES: tuple[Variable, ...] = (
 
 _NAMES = frozenset(variable.name for variable in VARIABLES)
 
+
 _MODES: tuple[Mode, ...] = ("auto", "wait", "off")
 
 
@@ -265,6 +263,11 @@ def read_mode(name: str) -> Mode:
     raise ArgumentError(f"{name} is {value!r}; it must be auto, wait or off")
 
 
+def is_known(name: str) -> bool:
+    """Whether a variable is in the table."""
+    return name in _NAMES
+
+
 def set_default(name: str, value: str) -> None:
     """Give a variable of the table a value in this process where it has none."""
     if name not in _NAMES:
@@ -275,19 +278,3 @@ def set_default(name: str, value: str) -> None:
 def unknown_names() -> tuple[str, ...]:
     """Return the variables that are set, start with OPSMITH_ and are not in the table: probably misspelt."""
     return tuple(sorted(name for name in os.environ if name.startswith("OPSMITH_") and name not in _NAMES))
-
-
-@contextmanager
-def overridden(name: str, value: str) -> Iterator[None]:
-    """Give a variable of the table another value for a while, in this process and those that it starts."""
-    if name not in _NAMES:
-        raise KeyError(f"{name} is not in opsmith's table of environment variables")
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

@@ -118,6 +118,18 @@ def test_missing_source_is_named(
     assert "Traceback" not in said
 
 
+@pytest.mark.slow("configures with CMake")
+def test_a_module_may_print_as_it_is_imported(
+    cmake_project: Path, user_python: Any, cmake: Callable[..., str], tmp_path: Path
+) -> None:
+    module = cmake_project / "user_scale" / "__init__.py"
+    module.write_text("import os\nprint('from Python')\nos.write(1, b'from C')\n" + module.read_text())
+    said = cmake("-S", cmake_project, "-B", tmp_path / "build", *options(user_python, "Ninja"))
+    assert f"found {tmp_path / 'build' / 'opsmith' / 'scale_ops' / '_ops.so'}" in said
+    assert "from Python" in said
+    assert "from C" in said
+
+
 def test_python_without_opsmith_is_named(cmake_project: Path, cmake: Callable[..., str], tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     bare = tmp_path / "bare" / "bin" / "python"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opsmith.build.discover import discover
+from opsmith.build.discover import discover, module_names
 from opsmith.errors import DefinitionError
 
 
@@ -96,6 +96,25 @@ def test_a_module_of_that_name_from_another_folder_is_not_taken_for_it(
     for name, told in (("one", "declares no operator"), ("other", "is imported already, from .*/one/twice_there.py")):
         with pytest.raises(DefinitionError, match=told):
             discover(str(tmp_path / name / "twice_there.py"))
+
+
+def test_files_of_a_package_that_are_no_modules_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    package = tmp_path / "with_others"
+    (package / ".hidden").mkdir(parents=True)
+    (package / "folder.py").mkdir()
+    runs = "import opsmith\nraise SystemExit('it was run')\n"
+    for name in ("run-bench.py", "__main__.py", ".hidden/smooth.py", "2d.py"):
+        (package / name).write_text(runs)
+    for name in (".#__init__.py", "gone.py"):
+        (package / name).symlink_to("someone@somewhere.1234")
+    (package / "__init__.py").write_text("")
+    (package / "smooth.py").write_text("import opsmith\n")
+    # Through its own folder, and found in the one above.
+    for path in (package, tmp_path):
+        assert module_names(str(path)) == ["with_others", "with_others.smooth"]
 
 
 @pytest.mark.parametrize("text", ["import opsmith\nimport gc\nDURING = gc.isenabled()\n", "import opsmith\n1 / 0\n"])

@@ -12,7 +12,7 @@ import pytest
 import setuptools
 from setuptools.errors import SetupError
 
-from opsmith.build.setuptools import OperatorExtension
+from opsmith.build.setuptools import BuildOperators, OperatorExtension
 from opsmith.package import hook
 
 _USE = """
@@ -97,6 +97,16 @@ print(distribution.ext_modules, "torch" in sys.modules, "opsmith.build.setuptool
     argv, env = [sys.executable, "-c", code], {"PYTHONPATH": str(source)}
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["None", "False", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "jobs"), [("1", 1), ("2", 2), (1, 1), ("0", None), (0, None), (None, None), (True, None)]
+)
+def test_as_many_compilers_run_as_the_command_line_says(given: Any, jobs: int | None) -> None:
+    command = BuildOperators(setuptools.Distribution())
+    command.parallel = given
+    command.ensure_finalized()
+    assert command._most_jobs() == jobs
 
 
 def test_project_with_the_table_gets_an_extension(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,13 @@ def test_overloads_are_overloads():
     assert "    n: _op" in text
 
 
+def test_an_overload_whose_name_python_has_taken_is_left_to_getattr():
+    text = namespace_stub([torch._C.parse_schema("demo::op.from(Tensor x) -> Tensor")])
+    (operator, _) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    assert [node.name for node in operator.body if isinstance(node, ast.FunctionDef)] == ["__call__", "__getattr__"]
+    assert not any(isinstance(node, ast.AnnAssign) for node in operator.body)
+
+
 def test_the_package_is_partial_and_leads_to_every_namespace():
     files = package_files(["b", "a"])
     assert files["py.typed"] == "partial\n"

@@ -33,6 +33,9 @@ def read(folder: Path, text: str) -> None:
         '[project]\nname = "smooth"\ndependencies = ["opsmith", "torch>=2.10"]\n',
         '[project]\nname = "smooth"\ndependencies = ["Opsmith>=0.1; python_version > \'3.8\'", "torch"]\n',
         '[project]\nname = "smooth"\ndynamic = ["dependencies"]\n',
+        # setuptools says what is wrong with these
+        '[project]\nname = "smooth"\ndynamic = 3\n',
+        '[project]\nname = "smooth"\ndependencies = 3\n',
     ],
 )
 def test_what_says_all_is_taken(tmp_path, text):

@@ -44,9 +44,24 @@ def test_asked_elsewhere_where_this_process_is_going_to_fork(
 ) -> None:
     answer = Completed((), 0, 'a warning\nGPUS [["H100", 9, 0, ""], ["H200", 9, 0, ""]]\n')
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
-    monkeypatch.setattr(gpus, "run", lambda *words, **more: answer)
+    monkeypatch.setattr(gpus, "ask", lambda *words, **more: answer)
     gpus._ask.cache_clear()
     assert find_gpus() == (Gpu("H100", 9, 0, ""), Gpu("H200", 9, 0, ""))
+    gpus._ask.cache_clear()
+    assert one_gpu == []
+
+
+@pytest.mark.parametrize("program", ["import time; time.sleep(60)", "raise SystemExit(1)"])
+def test_no_answer_is_no_gpu_and_the_next_call_asks_again(
+    program: str, one_gpu: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    monkeypatch.setattr(gpus, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(gpus, "_PROGRAM", program)
+    gpus._ask.cache_clear()
+    assert find_gpus() == ()
+    monkeypatch.setattr(gpus, "ask", lambda *words, **more: Completed((), 0, 'GPUS [["H100", 9, 0, ""]]\n'))
+    assert find_gpus() == (Gpu("H100", 9, 0, ""),)
     gpus._ask.cache_clear()
     assert one_gpu == []
 
@@ -54,5 +69,6 @@ def test_asked_elsewhere_where_this_process_is_going_to_fork(
 @pytest.mark.slow("a process that imports torch; make test has the text it parses")
 def test_the_program_that_is_run() -> None:
     # Without a GPU it finds none; what it prints is read all the same.
-    done = gpus.run([gpus.sys.executable, "-c", gpus._PROGRAM])
+    done = gpus.ask([gpus.sys.executable, "-c", gpus._PROGRAM], timeout_s=gpus._TIMEOUT_S)
+    assert isinstance(done, Completed)
     assert "GPUS [" in done.output

@@ -23,7 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith import _env, _subprocess
+from opsmith import _subprocess
+from opsmith._override import overridden
 from opsmith.benchmark import first_load
 from opsmith.benchmark.build_result import BuildReport, BuildTimes, CallTimes
 from opsmith.benchmark.clock import Call, Turns, clock_for
@@ -90,7 +91,7 @@ def bench_builds(
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="opsmith-builds-") as folder:
         # No background build while something is timed.
-        with _env.overridden("OPSMITH_BRIDGE", "off"), _env.overridden("OPSMITH_PCH", "off"):
+        with overridden("OPSMITH_BRIDGE", "off"), overridden("OPSMITH_PCH", "off"):
             times, renamed = _Builds(operator, Path(folder), options, watch).run()
         overloads = {name: [_load(library, definition) for library, definition in of] for name, of in renamed.items()}
     calls = []
@@ -139,7 +140,7 @@ class _Builds:
     def _build(self, builder: str, index: int) -> None:
         folder = self.folder / f"{builder}{index}"
         seconds = self.seconds[builder]
-        with _env.overridden("OPSMITH_CACHE_DIR", str(folder / "store")):
+        with overridden("OPSMITH_CACHE_DIR", str(folder / "store")):
             try:
                 require_builder(builder)
                 cold_s, library = _timed(self.group, builder, Request(self.devices, output=folder / "cold"))

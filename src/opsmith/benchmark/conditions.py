@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opsmith import _env
+from opsmith._override import overridden
 from opsmith.benchmark.machine import GpuState, gpu_state
 from opsmith.runtime.operator import Operator
 from opsmith.toolchain.resources import usable_cores
@@ -87,7 +88,7 @@ def nothing_in_background() -> Iterator[None]:
     with ExitStack() as stack:
         for name, instead in (("OPSMITH_BRIDGE", "wait"), ("OPSMITH_PCH", "off")):
             if (_env.read(name) or "auto") == "auto":
-                stack.enter_context(_env.overridden(name, instead))
+                stack.enter_context(overridden(name, instead))
         yield
 
 

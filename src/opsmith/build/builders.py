@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from opsmith.errors import BuildError, ToolchainError
 from opsmith.spec.definition import Device, Group
 from opsmith.store import Store, default_root
 
-__all__ = ["BUILDERS", "Built", "Request", "build_group", "require_builder"]
+__all__ = ["BUILDERS", "Built", "Request", "build_group", "output_folder", "require_builder"]
 
 # Builder -> (module that it needs, what to do where it is missing). CMake says for itself how to get it.
 _NEEDS = {
@@ -59,6 +59,16 @@ def build_group(group: Group, builder: str, request: Request, watcher: Watcher |
     return Built(group, library, prepared, builder)
 
 
+def output_folder(output: Path, path_module: str, group: Group) -> Path:
+    """Return the folder for a group's library below `output`, where `path_module` is what the user's path stands for.
+
+    It is to `output` as the group's module is to that package. Libraries of several `__init__.py`, which share a name, do
+    not meet, and with the package's own folder as `output` each lies where `find_prebuilt` looks for it.
+    """
+    parts = group.module.removeprefix(path_module).split(".")[1:]
+    return output.joinpath(*(parts if group.file.name == "__init__.py" else parts[:-1]))
+
+
 def require_builder(builder: str) -> None:
     """Raise ToolchainError, with the command that fixes it, if a builder needs a Python package that is not installed."""
     from importlib.util import find_spec
@@ -96,14 +106,16 @@ def _cmake(group: Group, prepared: Prepared, request: Request, watcher: Watcher)
 
 
 def _in_folder(group: Group, prepared: Prepared, request: Request, builder: str, build: Callable[[Path], Path]) -> Path:
-    """Build in a folder that is made anew, and put the library with its description into the output folder."""
+    """Build in a new folder that is removed again, and put the library with its description into the output folder."""
     output = (request.output or Path("build") / "opsmith" / builder / group.module).absolute()
-    scratch = output / "work"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    library = build(scratch)
-    manifest = write_description(prepared.plan, prepared.toolchain, prepared.target, library.parent, group.definitions)
-    return export_library(library, output, manifest)
+    output.mkdir(parents=True, exist_ok=True)
+    # The folder may be the user's, with files under any name.
+    with tempfile.TemporaryDirectory(prefix=".opsmith-", dir=output) as scratch:
+        library = build(Path(scratch))
+        manifest = write_description(
+            prepared.plan, prepared.toolchain, prepared.target, library.parent, group.definitions
+        )
+        return export_library(library, output, manifest)
 
 
 BUILDERS: dict[str, Callable[[Group, Prepared, Request, Watcher], Path]] = {

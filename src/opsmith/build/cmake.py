@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from opsmith import _subprocess
@@ -17,7 +19,7 @@ from opsmith.build.watcher import Watcher, watched
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import find_ninja
 
-__all__ = ["CMAKE_DIR", "cmake_lists", "find_cmake", "run_cmake", "write_cmake_project"]
+__all__ = ["CMAKE_DIR", "cmake_lists", "find_cmake", "run_cmake", "write_answer", "write_cmake_project"]
 
 CMAKE_DIR = Path(__file__).resolve().parent.parent / "cmake"
 
@@ -67,6 +69,15 @@ def write_cmake_project(plan: Plan, target: str, source: Path, binary: Path, des
     binary.mkdir(parents=True, exist_ok=True)
     write_files(plan, binary)
     (source / "CMakeLists.txt").write_text(cmake_lists(plan, target, describe), encoding="utf-8")
+
+
+def write_answer(source: Path, plan: Plan, depends: Iterable[Path]) -> None:
+    """Tell opsmithConfig.cmake the library's name, and which files make another plan necessary when they change.
+
+    A file does, because what imported modules print goes to stdout.
+    """
+    answer = {"library": plan.library, "depends": ";".join(map(str, depends))}
+    (source / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
 
 
 def run_cmake(prepared: Prepared, folder: Path, jobs: int | None, watcher: Watcher) -> Path:

@@ -117,7 +117,15 @@ def _import_root(location: Path) -> tuple[Path, str]:
 
 
 def _declaring_files(folder: Path) -> Iterator[Path]:
+    """Yield the files of modules below a folder that mention opsmith.
+
+    Scripts such as `run-bench.py` and editors' locks (`.#smooth.py`, a link to nothing) have names that no `import` takes.
+    `__main__.py` is a program: importing it would run it.
+    """
     for file in sorted(folder.rglob("*.py")):
+        names = file.relative_to(folder).with_suffix("").parts
+        if names[-1] == "__main__" or not all(map(str.isidentifier, names)) or not file.is_file():
+            continue
         if _MENTIONS.search(file.read_bytes()):
             yield file
 

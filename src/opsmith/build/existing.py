@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opsmith import _env
+from opsmith._override import overridden
 from opsmith.build.plan import TORCH_TARGET, Target
 from opsmith.build.plan_existing import names_cuda_archs, plan_existing
 from opsmith.build.sycl import find_sycl_compiler
@@ -149,10 +150,11 @@ def prepare_existing(
 def _host_of_nvcc(gpu: bool) -> Iterator[None]:
     """Let CC name the host compiler of nvcc, as it does for torch.utils.cpp_extension, where NVCC_CCBIN does not."""
     chosen = _env.read("CC")
-    if not gpu or not chosen or _env.read("NVCC_CCBIN") or resolve_program(chosen) is None:
+    if not gpu or not chosen or resolve_program(chosen) is None:
         yield
         return
-    with _env.overridden("NVCC_CCBIN", chosen):
+    # Whether it is set cannot be asked first: another thread's block may have set it, for as long as that lasts.
+    with overridden("NVCC_CCBIN", chosen, unless_set=True):
         yield
 
 

@@ -5,13 +5,13 @@ PyTorch's cpp_extension writes the translation next to the user's files; nothing
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from opsmith.errors import ArgumentError
 from opsmith.spec.extension import ExistingSources, Source
-from opsmith.store import default_root, digest, digest_file
+from opsmith.store import Store, default_root, digest
+from opsmith.store.files import explain_os_errors, write_atomic
 
 __all__ = ["hipify"]
 
@@ -29,24 +29,25 @@ def hipify(extension: ExistingSources) -> ExistingSources:
         return extension
     from torch.utils.hipify import hipify_python
 
-    originals = _translatable(extension)
-    texts = {source.name: source.text for source in extension.sources if source.text is not None}
-    state = digest(*(f"{path} {digest_file(path)}" for path in originals), *map(repr, sorted(texts.items())))
-    folder = default_root() / "hipified" / state[:32]
-    for path in originals:
-        _copy(path, folder / path.relative_to(extension.root))
-    for name, text in texts.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+    contents = {path.relative_to(extension.root): path.read_bytes() for path in _translatable(extension)}
+    contents |= {Path(item.name): item.text.encode() for item in extension.sources if item.text is not None}
+    named = [part for name, data in sorted(contents.items()) for part in (str(name), data)]
+    state = digest(str(extension.root), *named)
+    store = Store(default_root())
+    folder = store.root / "hipified" / state[:32]
     paths = [_translated_path(source, extension, folder) for source in extension.sources]
-    translated = hipify_python.hipify(
-        project_directory=str(folder),
-        output_directory=str(folder),
-        includes=[str(folder / "*")],
-        extra_files=[str(path) for path in paths],
-        is_pytorch_extension=True,
-        show_progress=False,
-    )
+    # Translating is not atomic: another process or thread must not read what is half written.
+    with store.lock(state):
+        for name, data in contents.items():
+            _write(folder / name, data, store)
+        translated = hipify_python.hipify(
+            project_directory=str(folder),
+            output_directory=str(folder),
+            includes=[str(folder / "*")],
+            extra_files=[str(path) for path in paths],
+            is_pytorch_extension=True,
+            show_progress=False,
+        )
     sources = []
     for source, path in zip(extension.sources, paths, strict=True):
         result = translated.get(str(path))
@@ -76,7 +77,8 @@ def _moved(path: Path, root: Path, folder: Path) -> Path:
     return folder / path.relative_to(root) if path.is_relative_to(root) else path
 
 
-def _copy(path: Path, target: Path) -> None:
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target)
+def _write(target: Path, data: bytes, store: Store) -> None:
+    """Write a file that has other bytes or is not there; one that fits keeps its time, by which ninja goes."""
+    with explain_os_errors(store.root):
+        if not target.is_file() or target.read_bytes() != data:
+            write_atomic(target, data, scratch=store.layout.staging, durable=False)

@@ -143,7 +143,7 @@ def _torch_prefix_map(toolchain: Toolchain) -> str:
 
 def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api: Api) -> tuple[str, ...]:
     if toolchain.cuda is not None:
-        return _nvcc_command(toolchain.cuda, target, api, _torch_prefix_map(toolchain))
+        return _nvcc_command(toolchain.cuda, target, _torch_prefix_map(toolchain))
     assert toolchain.rocm is not None, "find_toolchain raises where a GPU compiler is asked for and missing"
     archs = [flag for arch in target.rocm_archs for flag in arch.flags]
     prefixes = _prefix_maps(extension, toolchain)
@@ -152,9 +152,7 @@ def _gpu_command(extension: Extension, toolchain: Toolchain, target: Target, api
     return (str(toolchain.rocm.hipcc), "-x", "hip", "-O3", *flags, *prefixes, *archs)
 
 
-def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefix: str) -> tuple[str, ...]:
-    # nvcc of CUDA 11 knows no C++20, and torch's headers need it from 2.13 on.
-    standard = "-std=c++20" if api != "none" or int(cuda.version.split(".")[0]) >= 12 else "-std=c++17"
+def _nvcc_command(cuda: CudaCompiler, target: Target, prefix: str) -> tuple[str, ...]:
     # nvcc takes a comma for the end of a flag.
     plain = () if "," in prefix else (prefix,)
     host = ",".join((_HOST_FLAGS[1], *_VISIBILITY, *_HOST_MATH, *plain))
@@ -162,7 +160,7 @@ def _nvcc_command(cuda: CudaCompiler, target: Target, api: Api, prefix: str) -> 
     # No -O: nvcc optimises device code anyway, and for the host code of a view kernel's .cu, which only launches, -O3
     # triples the time.
     # -objtemp: the names of temporary files, which have the process's number otherwise, end up in the object.
-    head = (str(cuda.nvcc), standard, "-DNDEBUG", "-objtemp")
+    head = (str(cuda.nvcc), _HOST_FLAGS[0], "-DNDEBUG", "-objtemp")
     return (*head, f"-Xcompiler={host}", "-ccbin", str(cuda.host.path), *gencode)
 
 

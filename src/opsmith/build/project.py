@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from opsmith.build.devices import wanted_devices
 from opsmith.build.plan import TORCH_TARGET
@@ -18,7 +19,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Project", "parse_devices", "parse_torch_target", "read_project", "read_pyproject"]
+__all__ = ["Project", "parse_devices", "parse_torch_target", "read_project", "read_pyproject", "read_table"]
+
+# Further parts, as in "2.10.1", are taken and left unread.
+_VERSION = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\..*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,27 @@ _KEYS = frozenset({"operators", "devices", "archs", "torch-target", "standalone"
 
 
 def read_pyproject(path: Path) -> dict[str, Any]:
-    """Return what a pyproject.toml says."""
-    content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    """Return what a pyproject.toml says; raises DefinitionError if it is not TOML."""
+    try:
+        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"{path} is not valid TOML: {error}. Correct it there") from None
     return content
+
+
+def read_table(pyproject: Path, name: str) -> dict[str, Any] | None:
+    """Return a table of a pyproject.toml by its dotted name, or None if there is none; raises DefinitionError."""
+    found: Any = read_pyproject(pyproject)
+    parts = name.split(".")
+    for depth, part in enumerate(parts, 1):
+        found = found.get(part)
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            above = ".".join(parts[:depth])
+            raise DefinitionError(f"{pyproject}: {above} is {found!r:.80}; it must be a table, written as [{name}]")
+    table: dict[str, Any] = found
+    return table
 
 
 def read_project(pyproject: Path) -> Project | None:
@@ -72,7 +94,7 @@ def read_project(pyproject: Path) -> Project | None:
     """
     if not pyproject.is_file():
         return None
-    table = read_pyproject(pyproject).get("tool", {}).get("opsmith")
+    table = read_table(pyproject, "tool.opsmith")
     if table is None:
         return None
     where = f"{pyproject}, [tool.opsmith]"
@@ -80,21 +102,41 @@ def read_project(pyproject: Path) -> Project | None:
         raise DefinitionError(f"{where}: unknown key {unknown[0]}; the keys are {', '.join(sorted(_KEYS))}")
     operators = table.get("operators")
     if not _is_list_of_texts(operators):
-        raise DefinitionError(f'{where}: operators must list the modules to build, such as operators = ["smooth"]')
+        raise DefinitionError(
+            f'{where}: {_found("operators", table)}; list the modules to build: operators = ["smooth"]'
+        )
     devices = table.get("devices")
     if devices is not None and not _is_list_of_texts(devices):
-        raise DefinitionError(f'{where}: devices must be a list such as ["cpu", "cuda"]')
-    archs = table.get("archs")
+        raise DefinitionError(f'{where}: {_found("devices", table)}; write a list: devices = ["cpu", "cuda"]')
     standalone = table.get("standalone", False)
     if not isinstance(standalone, bool):
         raise DefinitionError(f"{where}: standalone is {standalone!r}; write true or false")
     return Project(
         tuple(operators),
         None if devices is None else parse_devices(devices, where),
-        ";".join(archs) if isinstance(archs, list) else archs,
-        parse_torch_target(str(table["torch-target"]), where) if "torch-target" in table else TORCH_TARGET,
+        _archs(table, where),
+        _torch_target(table, where),
         standalone,
     )
+
+
+def _archs(table: Mapping[str, Any], where: str) -> str | None:
+    archs = table.get("archs")
+    if archs is None or isinstance(archs, str):
+        return archs
+    if not _is_list_of_texts(archs):
+        raise DefinitionError(f'{where}: {_found("archs", table)}; write texts: archs = ["8.0", "9.0+PTX"]')
+    return ";".join(archs)
+
+
+def _torch_target(table: Mapping[str, Any], where: str) -> tuple[int, int]:
+    target = table.get("torch-target")
+    if target is None:
+        return TORCH_TARGET
+    if not isinstance(target, str):
+        hint = " (as a number, 2.10 is 2.1)" if isinstance(target, float) else ""
+        raise DefinitionError(f'{where}: {_found("torch-target", table)}{hint}; write a text: torch-target = "2.10"')
+    return parse_torch_target(target, where)
 
 
 def parse_devices(names: Iterable[str], where: str) -> tuple[Device, ...]:
@@ -107,15 +149,20 @@ def parse_devices(names: Iterable[str], where: str) -> tuple[Device, ...]:
 
 def parse_torch_target(text: str, where: str) -> tuple[int, int]:
     """Return a torch version as two numbers; raises DefinitionError below the oldest that opsmith serves."""
-    parts = text.split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise DefinitionError(f'{where}: the torch target {text!r} is not a version such as "2.10"')
-    version = (int(parts[0]), int(parts[1]))
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise DefinitionError(f'{where}: the torch target {text!r:.80} is not a version such as "2.10"')
+    version = (int(found[1]), int(found[2]))
     if version < TORCH_TARGET:
         oldest = ".".join(map(str, TORCH_TARGET))
         raise DefinitionError(f"{where}: the torch target {text} is older than {oldest}, whose ABI opsmith uses")
     return version
 
 
-def _is_list_of_texts(value: Any) -> bool:
+def _found(key: str, table: Mapping[str, Any]) -> str:
+    """Return what a key has, for a message."""
+    return f"{key} is {table[key]!r:.80}" if key in table else f"{key} is missing"
+
+
+def _is_list_of_texts(value: Any) -> TypeGuard[list[str]]:
     return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)

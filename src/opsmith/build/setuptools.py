@@ -113,7 +113,8 @@ class BuildOperators(build_ext):
 
     def _most_jobs(self) -> int | None:
         """Return how many compilers may run at once as the command line says, or None if it does not."""
-        return None if self.parallel in (None, 0, True) else int(self.parallel)
+        # True is setuptools' word for all cores; it equals 1, which a user may ask for.
+        return None if self.parallel is True or not self.parallel else int(self.parallel)
 
     def _step_lines(self, name: str) -> Watcher:
         """Return the watcher that prints a build's steps, and with -v every command line."""

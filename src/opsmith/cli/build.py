@@ -33,7 +33,8 @@ _BUILDERS = ("jit", "setuptools", "cmake")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for the library.  [default: the store for jit, build/opsmith for the others]",
+    help="Folder for the libraries; that of a subpackage goes into a subfolder of its name.  "
+    "[default: the store for jit, build/opsmith for the others]",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Number of compilers that run at once.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every command.")
@@ -51,16 +52,18 @@ def command(
 ) -> None:
     """Build every operator of PATH: a module's name, a .py file, or a folder with a package."""
     from opsmith.build.announce import announcer
-    from opsmith.build.builders import Request, build_group
-    from opsmith.build.discover import discover
+    from opsmith.build.builders import Request, build_group, output_folder
+    from opsmith.build.discover import discover, module_names
     from opsmith.build.plan import TORCH_TARGET
     from opsmith.build.project import parse_torch_target
 
     target = parse_torch_target(torch_target, "--torch-target") if torch_target else TORCH_TARGET
     built = []
-    for group in discover(path):
+    groups, own = discover(path), module_names(path)[0]
+    for group in groups:
         chosen = _devices(devices, archs, group.definitions)
-        request = Request(chosen, output, archs, target, jobs)
+        folder = None if output is None else output_folder(output, own, group)
+        request = Request(chosen, folder, archs, target, jobs)
         watcher = announcer(group.module, verbose=verbose, jobs=jobs)
         built.append(build_group(group, builder, request, watcher))
     if as_json:

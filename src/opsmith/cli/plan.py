@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -36,8 +35,8 @@ def command(
     start: Path | None,
     describe: bool,
 ) -> None:
-    """Write the CMakeLists.txt that builds the operators of PATH (one module), and print the library's name."""
-    from opsmith.build.cmake import write_cmake_project
+    """Write the CMakeLists.txt that builds the operators of PATH (one module), and beside it the library's name."""
+    from opsmith.build.cmake import write_answer, write_cmake_project
     from opsmith.build.devices import wanted_devices
     from opsmith.build.discover import discover
     from opsmith.build.export import write_description
@@ -65,4 +64,4 @@ def command(
     write_cmake_project(prepared.plan, target, source, binary, again)
     # A changed definition needs another plan, and so does another torch.
     depends = [*prepared.plan.extension.root.glob("*.py"), prepared.toolchain.torch.root / "version.py"]
-    click.echo(json.dumps({"library": prepared.plan.library, "depends": ";".join(map(str, depends))}))
+    write_answer(source, prepared.plan, depends)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -37,8 +36,8 @@ def command(
     include_dirs: tuple[Path, ...],
     archs: str | None,
 ) -> None:
-    """Write the CMakeLists.txt that builds existing sources, and print the library's name."""
-    from opsmith.build.cmake import write_cmake_project
+    """Write the CMakeLists.txt that builds existing sources, and beside it the library's name."""
+    from opsmith.build.cmake import write_answer, write_cmake_project
     from opsmith.build.existing import assemble_sources, file_sources, prepare_existing
 
     extension = assemble_sources(
@@ -53,8 +52,7 @@ def command(
     prepared = prepare_existing(extension, archs=archs)
     write_cmake_project(prepared.plan, target, source, binary)
     # The binary fits one torch: another one needs another plan.
-    depends = str(prepared.toolchain.torch.root / "version.py")
-    click.echo(json.dumps({"library": prepared.plan.library, "depends": depends}))
+    write_answer(source, prepared.plan, [prepared.toolchain.torch.root / "version.py"])
 
 
 def _library(target: str, kind: str, files: tuple[Path, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opsmith import _env
+from opsmith._override import overridden
 from opsmith._streams import is_terminal
 from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, options_of, read_options
@@ -44,7 +45,7 @@ def command(path: str, imports: tuple[str, ...], as_json: bool, **values: object
     if not is_set:
         _tell_of_bridge()
     reports = []
-    with usage_errors(), nullcontext() if is_set else _env.overridden("OPSMITH_BRIDGE", "wait"):
+    with usage_errors(), nullcontext() if is_set else overridden("OPSMITH_BRIDGE", "wait"):
         for report in _profiled(path, imports, values):
             reports.append(report)
             if not as_json:

@@ -43,10 +43,12 @@ function(_opsmith_enter command target destination)
     COMMAND "${Python_EXECUTABLE}" -m opsmith ${command} ${ARGN}
             --target "${target}" --source "${source}" --binary "${binary}"
     WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}"
-    OUTPUT_VARIABLE answer ERROR_VARIABLE message RESULT_VARIABLE status)
+    ERROR_VARIABLE message RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "opsmith: ${message}")
   endif()
+  # Not on stdout, where the user's modules may print as well.
+  file(READ "${source}/answer.json" answer)
   string(JSON library GET "${answer}" library)
   # A changed definition or another torch needs a new plan: configure again when one of these files changes.
   string(JSON depends GET "${answer}" depends)

@@ -75,7 +75,8 @@ def _operator(name: str, overloads: Sequence[Any]) -> list[str]:
     for schema in overloads:
         lines += ["    @overload"] if several else []
         lines += [f"    def __call__({_parameters(schema)}) -> {_result(schema)}:", f"        {_doc(schema)}"]
-    lines += [f"    {schema.overload_name or 'default'}: _{name}" for schema in overloads]
+    names = [schema.overload_name or "default" for schema in overloads]
+    lines += [f"    {overload}: _{name}" for overload in names if not keyword.iskeyword(overload)]
     return [*lines, "    def __getattr__(self, name: str) -> Any: ...", ""]
 
 

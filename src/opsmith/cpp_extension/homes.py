@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from opsmith import _env
+from opsmith._override import overridden
 from opsmith.cpp_extension.names import DROP_IN, assigned_value
 
 __all__ = ["assigned", "assigned_homes", "assigned_nvcc_flags", "store_root"]
@@ -35,7 +36,7 @@ def assigned_homes() -> Iterator[None]:
     """Let what was assigned decide for a while."""
     with ExitStack() as stack:
         for variable, value in assigned().items():
-            stack.enter_context(_env.overridden(variable, value))
+            stack.enter_context(overridden(variable, value))
         yield
 
 

@@ -65,7 +65,6 @@ def build_one(group: Group, builder: str, devices: Sequence[Device], folder: Pat
             seconds = time.perf_counter() - started
             data = library.read_bytes()
             build = Build(builder, seconds, _shown(library), len(data), hashlib.sha256(data).hexdigest())
-    shutil.rmtree(folder / "work", ignore_errors=True)
     screen.line(
         f"✓ {builder:<10}  {build.seconds:5.1f} s"
         if build.left_out is None

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opsmith import _env
+from opsmith._override import overridden
 from opsmith.benchmark.api import bench
 from opsmith.benchmark.result import BenchReport
 from opsmith.build.devices import wanted_devices
@@ -64,7 +65,7 @@ def run_demo(options: Options, digits: Digits, screen: Screen) -> Results:
     started = time.perf_counter()
     shutil.rmtree(options.output / "store", ignore_errors=True)
     # A store of its own makes the JIT build from nothing, and leaves the user's alone. What it builds, the rest uses.
-    with _env.overridden("OPSMITH_CACHE_DIR", str((options.output / "store").absolute())):
+    with overridden("OPSMITH_CACHE_DIR", str((options.output / "store").absolute())):
         (group,) = discover(lltm_cell.definition.module)
         wanted = wanted_devices(group.definitions)
         # Identifies the compilers once, so that no build is charged for it.

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from opsmith import _env
+from opsmith._override import overridden
 from opsmith.codegen.prototype import skeleton
 from opsmith.errors import DefinitionError
 from opsmith.notebook.cell import DEFINITION, Cell
@@ -76,7 +76,7 @@ def build_cell(module: ModuleType) -> None:
 
     Nothing of them goes into the user's folders for editors, which would keep a namespace for each edit.
     """
-    with _env.overridden("OPSMITH_TYPINGS", ""), _env.overridden("OPSMITH_COMPILE_COMMANDS", ""):
+    with overridden("OPSMITH_TYPINGS", ""), overridden("OPSMITH_COMPILE_COMMANDS", ""):
         load_module(module.__name__)
 
 

@@ -7,11 +7,11 @@ setuptools takes what pyproject.toml does not say for empty: without [project] i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from opsmith.build.project import Project, read_pyproject
+from opsmith.build.project import Project, read_table
 from opsmith.errors import DefinitionError
 
 __all__ = ["refuse_incomplete"]
@@ -25,7 +25,7 @@ def refuse_incomplete(pyproject: Path, project: Project) -> None:
 
     A project with a setup.py or setup.cfg and no [project] table has its metadata there, and is left to setuptools.
     """
-    table = read_pyproject(pyproject).get("project")
+    table = read_table(pyproject, "project")
     torch = "torch>={}.{}".format(*project.torch_target)
     if table is None:
         if any((pyproject.parent / name).is_file() for name in ("setup.py", "setup.cfg")):
@@ -35,9 +35,11 @@ def refuse_incomplete(pyproject: Path, project: Project) -> None:
             f"{pyproject} has no [project] table, and would become a wheel called UNKNOWN-0.0.0. Add\n\n"
             f'[project]\nname = "{name}"\nversion = "0.1.0"\ndependencies = ["opsmith", "{torch}"]\n'
         )
-    if "dependencies" in table.get("dynamic", ()):
+    dynamic, dependencies = table.get("dynamic", []), table.get("dependencies", [])
+    # What is no list is refused by setuptools, which looks at [project] after this.
+    if not isinstance(dynamic, list) or not isinstance(dependencies, list) or "dependencies" in dynamic:
         return
-    required = _names(table)
+    required = _names(dependencies)
     if project.standalone and "opsmith" in required:
         raise DefinitionError(
             f"{pyproject}: with `standalone`, wheels do without opsmith, and [project] requires it. Take it out of "
@@ -47,14 +49,14 @@ def refuse_incomplete(pyproject: Path, project: Project) -> None:
     missing = [text for name, text in needed if name not in required]
     if missing:
         lacks = " and ".join(text.partition(">")[0] for text in missing)
-        listed = ", ".join(f'"{text}"' for text in [*table.get("dependencies", ()), *missing])
+        listed = ", ".join(f'"{text}"' for text in [*dependencies, *missing])
         raise DefinitionError(
             f"{pyproject}: [project] does not require {lacks}, so pip would install a wheel that cannot be imported. "
             f"Write\n\ndependencies = [{listed}]\n"
         )
 
 
-def _names(table: Mapping[str, Any]) -> set[str]:
+def _names(dependencies: Iterable[Any]) -> set[str]:
     """Return the names of a project's requirements, as PEP 503 compares them."""
-    found = (_NAME.match(text) for text in table.get("dependencies", ()) if isinstance(text, str))
+    found = (_NAME.match(text) for text in dependencies if isinstance(text, str))
     return {re.sub(r"[-_.]+", "-", match[1]).lower() for match in found if match}

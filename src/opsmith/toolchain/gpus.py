@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from opsmith import _env
-from opsmith._subprocess import run
+from opsmith._subprocess import ask
 
 __all__ = ["Gpu", "find_gpus"]
 
@@ -22,6 +22,10 @@ found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.d
 print("GPUS", json.dumps([[gpu.name, gpu.major, gpu.minor, getattr(gpu, "gcnArchName", "")] for gpu in found]))
 """
 _TIMEOUT_S = 120.0
+
+
+class _NoAnswerError(Exception):
+    pass
 
 
 class Gpu(NamedTuple):
@@ -34,19 +38,28 @@ class Gpu(NamedTuple):
 
 
 def find_gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that torch sees, in its order."""
+    """Return the GPUs that torch sees, in its order; none where a process that is to ask fails.
+
+    The next call then asks again: a GPU that another program kept busy answers later.
+    """
     import torch
 
     if torch.cuda.device_count() == 0:
         return ()
     if _env.read("PYTORCH_NVML_BASED_CUDA_CHECK") == "1" and not torch.cuda.is_initialized():
-        return _ask()
+        try:
+            return _ask()
+        except _NoAnswerError:
+            return ()
     found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return tuple(Gpu(gpu.name, gpu.major, gpu.minor, getattr(gpu, "gcnArchName", "")) for gpu in found)
 
 
 @cache
 def _ask() -> tuple[Gpu, ...]:
-    done = run([sys.executable, "-c", _PROGRAM], timeout_s=_TIMEOUT_S)
-    lines = [line.removeprefix("GPUS ") for line in done.output.splitlines() if line.startswith("GPUS ")]
-    return tuple(Gpu(*item) for item in json.loads(lines[-1])) if lines else ()
+    """Return what another process finds; raises _NoAnswerError, which is not cached, where it fails."""
+    done = ask([sys.executable, "-c", _PROGRAM], timeout_s=_TIMEOUT_S)
+    lines = [] if isinstance(done, str) else [line for line in done.output.splitlines() if line.startswith("GPUS ")]
+    if not lines:
+        raise _NoAnswerError
+    return tuple(Gpu(*item) for item in json.loads(lines[-1].removeprefix("GPUS ")))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from opsmith.build.export import replace_file
-from opsmith.build.project import read_project, read_pyproject
+from opsmith.build.project import read_project, read_table
 from opsmith.errors import ArgumentError, BuildError, ToolchainError
 from opsmith.package.audit.api import audit
 from opsmith.package.audit.result import Audit
@@ -110,7 +110,7 @@ def _settings(request: WheelRequest) -> dict[str, list[str]]:
     """Return the options as the backend takes them."""
     given = {"--torch-target": request.torch_target, "--archs": request.archs, "--cuda": request.cuda}
     options = [f"{name}={value}" for name, value in given.items() if value is not None]
-    system = read_pyproject(request.project / "pyproject.toml").get("build-system", {})
+    system = read_table(request.project / "pyproject.toml", "build-system") or {}
     backend = system.get("build-backend", _SETUPTOOLS)
     if backend.startswith(_SETUPTOOLS):
         options += ["--standalone"] if request.standalone else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -57,5 +58,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _write_depfile(depfile: Path, output: Path, files: Iterable[str]) -> None:
-    names = " ".join(file.replace(" ", "\\ ") for file in files)
-    depfile.write_text(f"{output}: {names}\n", encoding="utf-8")
+    rule = " ".join([f"{_quoted(str(output))}:", *map(_quoted, files)])
+    depfile.write_text(f"{rule} \n", encoding="utf-8", errors="surrogateescape")
+
+
+def _quoted(name: str) -> str:
+    """Quote a name for Make as store/depfile.py does, which this program cannot import."""
+    quoted = re.sub(r"(\\*)([ \t])", r"\1\1\\\2", re.sub(r"([#:])", r"\\\1", name.replace("$", "$$")))
+    return quoted + "\\" * (len(quoted) - len(quoted.rstrip("\\")))
