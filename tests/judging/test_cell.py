@@ -110,6 +110,7 @@ FORBIDDEN = {
     "another process's memory": "check(libc.process_vm_readv({judge}, 0, 0, 0, 0, 0))",
     "a namespace of users": "check(libc.unshare(0x10000000))",
     "a child in a namespace of users": "check(libc.syscall({clone}, 0x10000000 | 17, 0, 0, 0, 0))",
+    "a child of its parent": "check(libc.syscall({clone}, 0x8000 | 17, 0, 0, 0, 0))",
     "a child in ways that no filter reads": "check(libc.syscall(435, 0, 0))",
 }
 

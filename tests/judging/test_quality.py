@@ -68,6 +68,11 @@ ACCEPTED = {
     "a sum": task_of(lambda x: x.sum(-1), (32, 4000)),
     "a copy": task_of(lambda x: x.clone(), SQUARE),
     "an index": task_of(lambda x: x.argmax(-1), SQUARE),
+    "numbers of eight bits": task_of(
+        lambda x: x.float() * 3,
+        SQUARE,
+        draw=lambda shape, generator: torch.randn(shape, generator=generator).to(torch.float8_e4m3fn),
+    ),
 }
 
 

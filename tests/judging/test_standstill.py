@@ -90,6 +90,50 @@ def f(x):
         assert float(_seen(cell, done, torch.zeros(1))) > seen[0]
 
 
+_TIMER = """
+import ctypes, platform, signal, struct, threading, time
+libc = ctypes.CDLL(None)
+signal.signal(signal.SIGCONT, lambda *_: None)
+create, set_time = (222, 223) if platform.machine() == "x86_64" else (107, 110)
+event = ctypes.create_string_buffer(struct.pack("QiI", 0, signal.SIGCONT, 0) + bytes(48))
+number = ctypes.c_int()
+assert libc.syscall(create, 1, event, ctypes.byref(number)) == 0
+timer, often = number.value, ctypes.create_string_buffer(struct.pack("qqqq", 0, 5_000_000, 0, 3_000_000))
+def work():
+    while True:
+        time.sleep(0.001)
+threading.Thread(target=work, daemon=True).start()
+def f(x):
+    libc.syscall(set_time, timer, 0, often, None)
+    return x
+"""
+
+
+def test_who_is_woken_by_a_timer_of_its_own_is_told() -> None:
+    with cell_of(_TIMER) as cell:
+        cell.load([[torch.ones(1)]], hidden_from=0)
+        cell.run([0], is_timed=True)
+        until_s = time.monotonic() + 10  # on a busy machine
+        while cell.process.standstill.has_held() and time.monotonic() < until_s:
+            time.sleep(0.01)
+        with pytest.raises(CellError, match="it ran while it had to stand still"):
+            cell.give([0])  # or whatever it is asked next
+        assert not cell.is_alive
+
+
+def test_places_that_are_none_are_not_read() -> None:
+    text = """
+import json
+dumps = json.dumps
+json.dumps = lambda message, **more: dumps({**message, "places": {"a": 1}} if "places" in message else message, **more)
+def f(x):
+    return x
+"""
+    with cell_of(text) as cell:
+        cell.load([[torch.ones(1)]], hidden_from=0)
+        assert cell.seen(cell.run([0], is_timed=True), 0, [torch.ones(1)]) is None
+
+
 def test_who_waits_for_a_child_with_its_memory_stands_still_too() -> None:
     text = """
 import ctypes, threading, time

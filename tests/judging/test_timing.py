@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from judging_kit.candidates import RIGHT, judged
+from judging_kit.candidates import EXAMPLES, RIGHT, judged
 from torch._dynamo.utils import counters
 
 from opsmith.benchmark.ceilings import Ceilings
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.scaled import Inputs, are_scalable, scaled
 from opsmith.judging.timing import race, round_size
+from opsmith.judging.timing.clock import time_here
 from opsmith.judging.timing.floor import floor_of
 from opsmith.judging.timing.rivals import rivals_of
 
@@ -151,3 +152,36 @@ def test_a_rival_is_compiled_once_for_all_candidates() -> None:
             assert notes == ()
             graphs.append(counters["stats"]["unique_graphs"])
     assert graphs[0] == graphs[1] > 0
+
+
+@pytest.mark.parametrize(
+    "value", [torch.randn(3, 4, dtype=torch.complex64).t().conj(), torch.zeros(()), torch.zeros(0)]
+)
+def test_a_rival_has_read_its_inputs_whatever_their_type(value: torch.Tensor) -> None:
+    called: list[Any] = []
+    time_here(lambda *given: called.append(given), [[value, [value.real, 3], "a"]], [], "cpu")
+    assert len(called) == 1
+
+
+def test_who_takes_long_for_the_first_shape_is_asked_for_other_numbers_of_the_next(tmp_path: Path) -> None:
+    """The candidate has all the time of the judgement for one shape, and overflows for large numbers of the other."""
+    text = """
+import time, torch
+taken = [0.0]
+def normalize(x, w):
+    if x.shape[0] == 32 and taken[0] < 9:
+        time.sleep(0.5)
+        taken[0] += 0.5
+    if x.shape[0] == 32:
+        return torch.softmax(x * w, dim=-1)
+    e = torch.exp(x * w)
+    return e / e.sum(-1, keepdim=True)
+"""
+    examples = [(x.repeat(times, 1), w) for x, w in EXAMPLES for times in (1, 2)]
+    found = judged(tmp_path, text, examples=examples, seconds=6.0)
+    assert found.refusals == (Refusal.WRONG_FOR_OTHER_VALUES,)
+    found = judged(
+        tmp_path, RIGHT.replace("return", "import time; time.sleep(0.3); return"), examples=examples, seconds=2.0
+    )
+    assert found.as_posed.state == "accepted"
+    assert found.as_posed.properties["calls in a row"] == "no time left"

@@ -28,7 +28,7 @@ class Entry:
     size is a number, the name of an int parameter, or "parameter.dim" for that of a tensor. `structure` is what "tuple"
     packs the arguments into where that is more than a tuple: their positions in lists, {"tuple": [...]} and {"dict":
     {...}}. `written` are parameters that a candidate may write to: it gets copies of them, which are its results where it
-    returns None.
+    returns None. `results` are the names of results, in the task's order, which those of a dictionary have as keys.
     """
 
     names: tuple[str, ...]
@@ -40,6 +40,7 @@ class Entry:
     outputs: tuple[tuple[tuple[int | str, ...], str], ...] = ()
     structure: Any = None
     written: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ class CandidateProcess:
         A process that stands still goes on.
         """
         if do != "run":  # which is short: it is there when the process goes on
+            self.hold_still()
             self.standstill.end()
         if do != "run" and time.monotonic() - self._looked_s > _TICK_S:  # between what is timed
             self.hold_to_limits()
@@ -113,8 +114,15 @@ class CandidateProcess:
             self.kill()
             raise CellError(Charge(Refusal.REACHES_OUTSIDE, "its processes do not stop when they have to"))
 
+    def hold_still(self) -> None:
+        """Raise CellError, and end the process, where it has run although it was stopped."""
+        if not self.standstill.has_held():
+            self.kill()
+            raise CellError(Charge(Refusal.REACHES_OUTSIDE, "it ran while it had to stand still"))
+
     def go_on_for(self, seconds: float) -> None:
         """Let a process that stands still go on for a while."""
+        self.hold_still()
         self.standstill.end()
         time.sleep(seconds)
         self.stand_still()

@@ -182,6 +182,7 @@ class Cell:
         if is_exact:
             self.process.stand_still()
             self._show_hidden()
+            self.process.hold_still()
             message["read_bytes"] = self._image.size
         begun = time.perf_counter()
         found = self.process.ask("run", patience_s, **message)
@@ -219,7 +220,7 @@ class Cell:
             if memory is None or len(places) != len(like):
                 return None
             return [memory.tensor(at, strides, one) for (at, strides), one in zip(places, like, strict=True)]
-        except (TypeError, ValueError, IndexError, OSError):
+        except (TypeError, ValueError, LookupError, OSError):
             return None
 
     def soil(self, byte: int) -> None:

@@ -34,7 +34,16 @@ def packed(found: Callable[..., Any], entry: Entry, device: str) -> _Flat:
     A class is built once, whatever the packing; raises OpeningError where it does not fit, and what building it raises.
     """
     function = _built(found, entry, device) if inspect.isclass(found) else _PACKINGS[entry.packing](found, entry)
+    function = _by_name(function, entry.results) if entry.results else function
     return _with_copies(function, entry) if entry.written else function
+
+
+def _by_name(function: _Flat, names: Sequence[str]) -> _Flat:
+    def call(values: Sequence[Any]) -> Any:
+        found = function(values)
+        return tuple([found[name] for name in names]) if type(found) is dict and set(found) == set(names) else found
+
+    return call
 
 
 def _with_arguments(found: Callable[..., Any], entry: Entry) -> _Flat:

@@ -75,13 +75,14 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
             posed = _Posed(label, make, seed + 1009 * index)
             earlier: list[list[Tensor]] = []
             for name, step in steps:
-                # Of the first call all is asked, however long it takes: a verdict says the same on a busy machine.
-                if index and not trial.has_time and step in (_in_places, _in_a_row, _other_kinds):
-                    states.setdefault(name, "no time left")
+                # Of the first call all is asked, however long it takes: a verdict says the same on a busy machine. Other
+                # kinds of numbers are asked of each: who takes long for the first must not be spared them later.
+                if index and not trial.has_time and step in (_in_places, _in_a_row):
+                    states[name] = "no time left"
                     continue
-                states[name] = "refused"
+                known, states[name] = states.get(name), "refused"
                 step(trial, posed, earlier)
-                states[name] = "right"
+                states[name] = "no time left" if known == "no time left" else "right"
     except _Refused as refused:
         return Part("refused", (refused.charge,), trial.calls, states)
     except CellError as error:

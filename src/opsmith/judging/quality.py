@@ -113,7 +113,7 @@ class _Call:
     def changed(self, names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
         """Return the arguments with the floating-point tensors of some names changed."""
         return {
-            name: change(value) if name in names and _is_floating(value) else value
+            name: _changed(value, change) if name in names and _is_floating(value) else value
             for name, value in self.values.items()
         }
 
@@ -254,6 +254,11 @@ def _is_near(one: Tensor, other: Tensor, part: float) -> bool:
     if not one.is_floating_point():
         return torch.equal(one, other)
     return within(one, other, part)
+
+
+def _changed(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    # PyTorch has no arithmetic of eight bits.
+    return change(value.float()).to(value.dtype) if value.itemsize == 1 else change(value)
 
 
 def _copied(value: Any, device: str) -> Any:

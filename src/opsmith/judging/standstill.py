@@ -16,13 +16,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from opsmith.judging.processes import family
+from opsmith.judging.processes import cpu_s, family
 
 __all__ = ["OtherMemory", "Standstill"]
 
 # A thread in the middle of a system call stops when that has ended.
 _PATIENCE_S = 2.0
 _STOPPED = frozenset("TtZX")
+# What a process may be seen to have used of processors between, which was counted late.
+_COUNTED_LATE_S = 1e-4
 # One that waits for a child it shares memory with (vfork) does so until the child goes on.
 _WAITING, _WAITS_S = frozenset("D"), 0.1
 # What lies between the elements of a result that is not dense is read as well, up to so many times their bytes.
@@ -35,6 +37,7 @@ class Standstill:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._members: list[int] = [pid]
+        self._used_s = 0.0
         self.is_on = False
 
     def begin(self) -> bool:
@@ -51,9 +54,14 @@ class Standstill:
             still = _STOPPED if taken_s < _WAITS_S else _STOPPED | _WAITING
             running = [one for one in self._members if not _is_in(one, still)]
             if not running:
+                self._used_s = cpu_s(self._members)
                 return True
             if taken_s > _PATIENCE_S:
                 return False
+
+    def has_held(self) -> bool:
+        """Whether nothing has run since `begin`: a timer, for one, can send the signal that lets a process go on."""
+        return not self.is_on or cpu_s(self._members) - self._used_s < _COUNTED_LATE_S
 
     def end(self) -> None:
         """Let all of them go on."""

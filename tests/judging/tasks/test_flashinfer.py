@@ -80,12 +80,17 @@ def returned(x, weight, eps):
     return y, y.float().amax(-1)
 
 
+def named(x, weight, eps):
+    y, largest = returned(x, weight, eps)
+    return {"y": y, "largest": largest}
+
+
 def given(x, weight, eps, y, largest):
     y.copy_(x.float() * weight.float() + eps)
     torch.amax(y.float(), -1, out=largest)
 
 
-@pytest.mark.parametrize("run", [returned, given])
+@pytest.mark.parametrize("run", [returned, named, given])
 def test_a_candidate_returns_its_outputs_or_is_given_them(tmp_path, run):
     task = task_of(tmp_path)
     values = task.inputs(1)

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from opsmith.errors import ArgumentError
+from opsmith.judging.inside.results import listed
 from opsmith.judging.packings import packed
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task
+from opsmith.judging.tasks.trees import tensors_of
 
 REFERENCE = """
 import torch
@@ -187,3 +189,25 @@ REFUSED = {
 def test_what_is_wrong_with_a_task_is_told(tmp_path, reference, described, message):
     with pytest.raises(ArgumentError, match=message):
         task_of(tmp_path, reference, described)
+
+
+def test_results_of_a_dictionary_go_by_their_keys(tmp_path):
+    task = task_of(
+        tmp_path,
+        """
+        import torch
+
+        def generate_input(size, seed):
+            return torch.randn(size, 5, generator=torch.Generator().manual_seed(seed))
+
+        def ref_kernel(x):
+            return {"total": x.sum(1), "largest": x.amax(1)}
+        """,
+        "tests:\n  - {size: 7, seed: 1}",
+    )
+    (x,) = task.inputs(3).values()
+    for given in (task.reference(x), {"largest": x.amax(1), "total": x.sum(1)}):
+        largest, total = listed(given)
+        assert torch.equal(largest, x.amax(1))
+        assert torch.equal(total, x.sum(1))
+        assert [one.data_ptr() for one in tensors_of(given)] == [largest.data_ptr(), total.data_ptr()]

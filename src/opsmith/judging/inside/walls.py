@@ -145,6 +145,8 @@ def _end_as(status: int) -> None:
 
 # All flags of `clone` that make one (CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET).
 _NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+# Makes the parent's parent the parent of a process: with it one would be no descendant, and so neither counted nor stopped.
+_CLONE_PARENT = 0x00008000
 _UNSHARE, _MOUNT = (272, 165) if os.uname().machine == "x86_64" else (97, 40)
 
 # Landlock, see `man 7 landlock`. Rights by the version of its interface that brought them.
@@ -207,10 +209,15 @@ def _filter() -> None:
     program += [(at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
     for number in DENIED:
         program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    # No namespaces but those it has, by the first argument. That of `clone3` lies in memory, which no filter reads: without
-    # it the C library uses `clone`.
+    # No namespaces but those it has and no other parent, by the first argument. That of `clone3` lies in memory, which no
+    # filter reads: without it the C library uses `clone`.
     program += [(equal, 0, 1, numbers.clone3), (give, 0, 0, lack)]
-    program += [(equal, 0, 4, numbers.clone), (load, 0, 0, 16), (any_of, 0, 1, _NAMESPACES), (give, 0, 0, refuse)]
+    program += [
+        (equal, 0, 4, numbers.clone),
+        (load, 0, 0, 16),
+        (any_of, 0, 1, _NAMESPACES | _CLONE_PARENT),
+        (give, 0, 0, refuse),
+    ]
     program += [(give, 0, 0, allow)]
     # Only sockets of AF_UNIX, the first argument.
     program += [

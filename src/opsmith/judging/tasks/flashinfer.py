@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentError
-from opsmith.judging.candidate import Entry
+from opsmith.judging.candidate import Entry, Packing
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of
 from opsmith.judging.tasks.symbols import signature_of
@@ -74,7 +74,8 @@ def read_flashinfer(path: Path) -> Task:
     first = next(iter(posed.values()))
     names = tuple(definition.inputs)
     outputs = _outputs(definition)
-    entry = Entry(("run",), "destination" if outputs else "arguments", names, outputs=outputs)
+    packing: Packing = "destination" if outputs else "arguments"
+    entry = Entry(("run",), packing, names, outputs=outputs, results=tuple(definition.outputs))
     return Task(
         definition.name, "flashinfer-bench", names, run, first, entry, posed,
         signature=_signature(definition, first(0)), path=path, notes=_notes(definition, workloads),

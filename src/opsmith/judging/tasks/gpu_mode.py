@@ -95,7 +95,7 @@ class _Problem:
         found = self.module.ref_kernel(self.tree.filled(given))
         if found is None:
             return tuple(value for name, value in zip(self.tree.names, given, strict=True) if name in self.written)
-        return tuple(found.values()) if isinstance(found, dict) else found
+        return found
 
     def _generated(self, arguments: Mapping[str, Any], seed: int) -> Any:
         given = {**arguments, "seed": seed} if self.has_seed else arguments

@@ -73,6 +73,15 @@ def _empty_batch_s(cell: Cell, inputs: Sequence[torch.Tensor], order: Sequence[i
     return cell.run(order, is_timed=True).wall_s
 
 
+def _read(values: Any) -> None:
+    """Read all tensors in lists, whatever their types."""
+    if isinstance(values, torch.Tensor):
+        values.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8).sum()
+    elif isinstance(values, list | tuple):
+        for value in values:
+            _read(value)
+
+
 def time_here(
     function: Callable[..., Any], calls: Sequence[Sequence[Any]], lead_in: Sequence[Sequence[Any]], device: str
 ) -> tuple[float, list[Any]]:
@@ -81,9 +90,8 @@ def time_here(
     As in a candidate's process, inputs have just been read, and some calls come before that do not count.
     """
     wait = torch.cuda.synchronize if device == "cuda" else _nothing
-    for value in (item for arguments in calls for item in arguments) if device == "cpu" else ():
-        if isinstance(value, torch.Tensor) and value.numel():
-            value.max()
+    if device == "cpu":
+        _read(calls)
     with torch.no_grad():
         for arguments in lead_in:
             function(*arguments)

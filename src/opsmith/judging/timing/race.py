@@ -179,6 +179,8 @@ class _Race:
             # A look at each, for what is far off: then it is compared as the others are.
             if at in looked_at or not _are_about(found, usual):
                 self._hold(inputs, order, done, at, found)
+        if cell.is_exact:  # results have been read
+            cell.process.hold_still()
         read_s = self.overhead.of_reading(sum(map(bytes_of_call, inputs.made))) if cell.is_exact else 0.0
         least_s, count = _LEAST_PART * done.wall_s, self.size.count
         whole_s = max(done.wall_s - read_s, least_s)
