@@ -18,7 +18,7 @@ from opsmith_detection.data.coco import Category, DataError, read_image
 from opsmith_detection.data.transforms import batch_of
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
-from opsmith_detection.engine.training import prepare
+from opsmith_detection.engine.training import categories_of, prepare
 from opsmith_detection.found import Found, as_results, captions, draw_objects, found_in
 from opsmith_detection.models import build_model
 
@@ -56,8 +56,7 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
     backbone = replace(config.model.backbone, weights=None)  # the checkpoint has them
     model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
-    categories = {label: Category(*category) for label, category in content["categories"].items()}
-    return LoadedRun(Predictor(model.eval(), config, device, graph=config.graph), config, categories)
+    return LoadedRun(Predictor(model.eval(), config, device, graph=config.graph), config, categories_of(content))
 
 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:

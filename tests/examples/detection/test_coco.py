@@ -49,6 +49,25 @@ def test_labels_are_ids_or_counted(tmp_path):
     assert counted.objects(0).labels.tolist() == [2]
 
 
+@pytest.mark.parametrize("labels", ["ids", "contiguous"])
+def test_labels_are_those_of_the_training(tmp_path, labels):
+    """Files of tests often lack a class, and their other categories must keep their labels."""
+    learnt = {1: Category("car", 1), 2: Category("cat", 2), 3: Category("disc", 3)}
+    path = write(tmp_path, SIZES, [disc(1, 20, 20, 8)], categories=[{"id": 3, "name": "disc"}])
+    dataset = CocoDataset(path, labels=labels, categories=learnt)
+    assert dataset.objects(0).labels.tolist() == [3] and dataset.categories == learnt
+    with pytest.raises(DataError, match=r"'disc' with the id 3 is not one of the training: 'car' 1, 'dog' 3\. Give"):
+        CocoDataset(path, labels=labels, categories={1: Category("car", 1), 2: Category("dog", 3)})
+
+
+def test_only_ids_may_be_new_in_another_file(tmp_path):
+    path = write(tmp_path, SIZES, [disc(1, 20, 20, 8)])
+    learnt = {1: Category("square", 1)}
+    assert CocoDataset(path, categories=learnt).objects(0).labels.tolist() == [3]
+    with pytest.raises(DataError, match="'disc' with the id 3 is not one of the training: 'square' 1"):
+        CocoDataset(path, labels="contiguous", categories=learnt)
+
+
 def test_an_id_of_0_can_only_be_counted(tmp_path):
     path = write(tmp_path, SIZES, [annotation(1, 0, [1, 1, 5, 5])], categories=[{"id": 0, "name": "thing"}])
     with pytest.raises(DataError, match=r"'thing' has the id 0.*contiguous"):

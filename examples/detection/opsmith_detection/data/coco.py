@@ -7,6 +7,7 @@ few arrays: forked workers share their memory, but not that of a million Python 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -50,13 +51,20 @@ class CocoDataset:
         images: the folder that its file names are relative to; by default the file's own.
         labels: `ids` takes the categories' ids as labels, as torchvision's models of COCO do, whose 80 categories have
             ids up to 90; `contiguous` counts the categories from 1, by their ids.
+        categories: what labels stand for already, in the training's file or in a checkpoint. The file's categories must be
+            among them; with `ids` there may be others, too.
 
     Raises:
         DataError: a file is missing or broken, or what it says does not fit together.
     """
 
     def __init__(
-        self, annotations: Path, images: Path | None = None, *, labels: Literal["ids", "contiguous"] = "ids"
+        self,
+        annotations: Path,
+        images: Path | None = None,
+        *,
+        labels: Literal["ids", "contiguous"] = "ids",
+        categories: Mapping[int, Category] | None = None,
     ) -> None:
         self.annotations = Path(annotations)
         self.folder = self.annotations.parent if images is None else Path(images)
@@ -67,10 +75,18 @@ class CocoDataset:
                 f"{annotations}: category {found[0].name!r} has the id {found[0].id}, and labels below 1 are not objects: "
                 "set data.labels=contiguous"
             )
-        self.categories: dict[int, Category] = {
-            category.id if labels == "ids" else place: category for place, category in enumerate(found, start=1)
-        }
+        self.categories: dict[int, Category] = dict(categories or {})
         """What each label stands for."""
+        known = {category.id: category for category in self.categories.values()}
+        for place, category in enumerate(found, start=1):
+            if category.id not in known and (labels == "ids" or categories is None):
+                self.categories[category.id if labels == "ids" else place] = category
+            elif known.get(category.id) != category:
+                raise DataError(
+                    f"{annotations}: category {category.name!r} with the id {category.id} is not one of the training: "
+                    f"{', '.join(f'{name!r} {number}' for name, number in known.values())}. "
+                    "Give equal categories equal names and ids in both files"
+                )
         self.ids: list[int] = [image["id"] for image in entries["images"]]
         """The file's number of each image."""
         self.names: list[str] = [image["file_name"] for image in entries["images"]]
