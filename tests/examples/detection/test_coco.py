@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 from detection_kit.files import annotation, disc, square, write
-from opsmith_detection.data.coco import Category, CocoDataset, DataError
+from opsmith_detection.data.coco import Category, CocoDataset, DataError, read_image
 from opsmith_detection.data.masks import as_rle
+from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
 
 SIZES = [(40, 60), (60, 40)]
@@ -28,13 +29,45 @@ def test_objects_are_those_of_their_image(tmp_path):
 
 
 def test_images_are_rgb_whatever_the_file_has(tmp_path):
-    from PIL import Image
-
     path = write(tmp_path, SIZES, [])
     Image.fromarray(np.full((60, 40), 7, np.uint8)).save(tmp_path / "2.png")
     pixels = CocoDataset(path).image(1)
     assert pixels.shape == (60, 40, 3)
     assert (pixels == 7).all()
+
+
+@pytest.mark.parametrize("orientation", [1, 2, 3, 5, 6, 8])
+def test_images_are_upright_unless_their_size_is_that_of_the_stored_pixels(tmp_path, orientation):
+    path = write(tmp_path, [(40, 60)], [])
+    entries = json.loads(path.read_text())
+    entries["images"][0]["file_name"] = "1.jpg"
+    stored, exif = Image.open(tmp_path / "1.png"), Image.Exif()
+    exif[0x0112] = orientation
+    stored.save(tmp_path / "1.jpg", exif=exif, quality=95)
+    stored = Image.open(tmp_path / "1.jpg")
+    upright = ImageOps.exif_transpose(stored)
+    for image in (stored, upright):
+        entries["images"][0].update(width=image.width, height=image.height)
+        path.write_text(json.dumps(entries))
+        expected = upright if image.size == upright.size else stored
+        np.testing.assert_array_equal(CocoDataset(path).image(0), np.array(expected))
+    assert (np.array(read_image(tmp_path / "1.jpg")) == np.array(upright)).all()
+
+
+@pytest.mark.parametrize(("kind", "mode"), [(np.uint16, "I;16"), (np.int32, "I"), (np.float32, "F")])
+def test_images_of_more_than_8_bits_are_refused(tmp_path, kind, mode):
+    Image.fromarray(np.ones((4, 4), kind)).save(tmp_path / "1.tiff")
+    with pytest.raises(
+        DataError, match=rf"1\.tiff has pixels of more than 8 bits \(Pillow's mode {mode}\): scale them"
+    ):
+        read_image(tmp_path / "1.tiff")
+
+
+def test_an_image_that_pillow_takes_for_a_bomb_is_named(tmp_path, monkeypatch):
+    Image.new("L", (9, 9)).save(tmp_path / "1.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 9)
+    with pytest.raises(DataError, match=r"1\.png cannot be read as an image: .*81 pixels.* exceeds limit"):
+        read_image(tmp_path / "1.png")
 
 
 def test_labels_are_ids_or_counted(tmp_path):

@@ -28,17 +28,27 @@ class Objects(NamedTuple):
     segmentations: list[Any]  # [N], as the file has them: polygons or RLE; None where it has none
 
 
-def read_image(path: Path, *, upright: bool = False) -> Image.Image:
-    """Read an image as RGB; `upright` turns it as its camera said.
+def read_image(path: Path, size: tuple[int, int] | None = None) -> Image.Image:
+    """Read an image as RGB, turned as its camera said.
+
+    Args:
+        size: width and height that it should have. If only the pixels as they are stored have it, they are not turned: the
+            sizes and boxes of COCO itself are of those.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, or has more than 8 bits.
     """
     try:
         with Image.open(path) as file:
-            return (ImageOps.exif_transpose(file) if upright else file).convert("RGB")
-    except (OSError, SyntaxError) as error:  # Pillow raises both
+            mode, upright = file.mode, ImageOps.exif_transpose(file)
+            image = (file if upright.size != size == file.size else upright).convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # all of these are Pillow's
         raise DataError(f"{path} cannot be read as an image: {error}") from None
+    if mode.startswith(("I", "F")):  # which Pillow clips to 0 and 255
+        raise DataError(
+            f"{path} has pixels of more than 8 bits (Pillow's mode {mode}): scale them to 0 to 255 and save it"
+        )
+    return image
 
 
 class CocoDataset:
@@ -135,8 +145,8 @@ class CocoDataset:
             DataError: it cannot be read, or its size is not what the JSON file says.
         """
         path = self.folder / self.names[index]
-        pixels = np.array(read_image(path))
-        height, width = self.sizes[index]
+        height, width = self.sizes[index].tolist()
+        pixels = np.array(read_image(path, (width, height)))
         if pixels.shape != (height, width, 3):
             found, said = f"{pixels.shape[1]} x {pixels.shape[0]}", f"{width} x {height}"
             raise DataError(
