@@ -118,6 +118,28 @@ def test_crowds_and_empty_boxes_are_not_learnt(tmp_path):
     assert CocoDataset(write(tmp_path, SIZES, found)).objects(0).boxes.tolist() == [[1, 1, 5, 5]]
 
 
+WHOLE = {"size": [48, 64], "counts": [0, 48 * 64]}
+
+
+@pytest.mark.parametrize("segmentation", [[[10, 10, 50, 10, 50, 40, 10, 40]], WHOLE], ids=["polygon", "RLE"])
+@pytest.mark.parametrize("box", [[64.0, 1, 0.9, 8], [-1, 1, 1, 8], [60, 1, 1e-7, 8], [1, 48.5, 8, 0.4]], ids=str)
+def test_boxes_without_an_area_in_their_image_are_not_learnt(tmp_path, box, segmentation):
+    found = [annotation(1, 1, box, segmentation=segmentation), square(1, 1, 1, 4), square(2, 2, 2, 4)]
+    dataset = CocoDataset(write(tmp_path, [(48, 64), (48, 64)], found))
+    assert [dataset.objects(index).boxes.tolist() for index in (0, 1)] == [[[1, 1, 5, 5]], [[2, 2, 6, 6]]]
+    assert [dataset.objects(index).segmentations for index in (0, 1)] == [
+        [found[1]["segmentation"]],
+        [found[2]["segmentation"]],
+    ]
+
+
+def test_an_empty_segmentation_is_none(tmp_path):
+    dataset = CocoDataset(write(tmp_path, SIZES, [annotation(1, 1, BOX, segmentation=[])]))
+    assert dataset.objects(0).segmentations == [None]
+    with pytest.raises(DataError, match="1 objects have no `segmentation`"):
+        dataset.check_masks()
+
+
 def test_polygons_and_both_kinds_of_rle_are_one_mask():
     polygon = disc(1, 20, 20, 8)["segmentation"]
     compressed = as_rle(polygon, (40, 60))
@@ -146,7 +168,9 @@ REFUSED = {
     "polygon cut off": (annotation(1, 1, BOX, segmentation=[[1, 1, 2, 2, 3]]), "at least 6 items"),
     "polygon far away": (annotation(1, 1, BOX, segmentation=[[1, 1, 1e9, 2, 3, 3]]), "not near its image"),
     "polygon of text": (annotation(1, 1, BOX, segmentation=[[1, 1, "2", 2, 3, 3]]), "valid number.*found '2'"),
-    "no polygon": (annotation(1, 1, BOX, segmentation=[]), "segmentation.polygons: .*at least 1 item"),
+    "no points": (annotation(1, 1, BOX, segmentation=[[]]), "segmentation.polygons.0: .*at least 6 items"),
+    "area of text": ({**annotation(1, 1, BOX), "area": "12"}, r"area: .*valid number.*found '12'"),
+    "negative area": ({**annotation(1, 1, BOX), "area": -1}, r"area: .*greater than or equal to 0"),
     "size of an RLE": (
         annotation(1, 1, BOX, segmentation={"size": [60, 40], "counts": [2400]}),
         r"RLE of size \(60, 40\), but its image is \(40, 60\)",
@@ -191,6 +215,10 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     with pytest.raises(DataError, match="should be an object"):
         CocoDataset(path)
     entries = json.loads(text)
+    for number, said in ((-5, "greater than or equal to 0"), (2**63, "less than")):
+        path.write_text(json.dumps({**entries, "images": [{**entries["images"][0], "id": number}]}))
+        with pytest.raises(DataError, match=rf"images\.0\.id: .*{said}.*found {number}"):
+            CocoDataset(path)
     path.write_text(json.dumps({**entries, "images": entries["images"] * 2}))
     with pytest.raises(DataError, match="two entries have the id 1"):
         CocoDataset(path)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pydantic
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from opsmith_detection.config import explain
@@ -28,21 +28,22 @@ class _RLE(TypedDict):
     counts: str | list[pydantic.NonNegativeInt]
 
 
+_Id = Annotated[int, Field(ge=0, lt=2**63)]
 _Segmentation = Annotated[
-    Annotated[list[_Polygon], Field(min_length=1), Tag("polygons")] | Annotated[_RLE, Tag("RLE")],
+    Annotated[list[_Polygon], Tag("polygons")] | Annotated[_RLE, Tag("RLE")],
     pydantic.Discriminator(lambda found: "polygons" if isinstance(found, list) else "RLE"),
 ]
 
 
 class _Image(TypedDict):
-    id: int
+    id: _Id
     file_name: str
     height: PositiveInt
     width: PositiveInt
 
 
 class _Category(TypedDict):
-    id: int
+    id: _Id
     name: str
 
 
@@ -54,7 +55,9 @@ class Annotation(TypedDict):
     category_id: int
     bbox: tuple[float, float, NonNegativeFloat, NonNegativeFloat]  # x, y, width, height
     iscrowd: NotRequired[int | bool]
-    segmentation: NotRequired[_Segmentation | None]
+    area: NotRequired[NonNegativeFloat | None]
+    # Files of boxes alone have [] at every object.
+    segmentation: NotRequired[Annotated[_Segmentation | None, AfterValidator(lambda found: found or None)]]
 
 
 @pydantic.with_config(ConfigDict(strict=True, allow_inf_nan=False))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -54,7 +55,8 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> Image.Image:
 class CocoDataset:
     """A data set in COCO's format.
 
-    Crowds, and objects without a width or a height, are not learnt. An evaluation ignores what is found in crowds.
+    Crowds, and objects without a width or a height in their image, are not learnt. An evaluation ignores what is found in
+    crowds.
 
     Args:
         annotations: the JSON file.
@@ -108,13 +110,16 @@ class CocoDataset:
     def _keep(self, annotations: list[Annotation]) -> None:
         index_of = {number: index for index, number in enumerate(self.ids)}
         label_of = {category.id: label for label, category in self.categories.items()}
-        kept = [a for a in annotations if not a.get("iscrowd", 0) and min(a["bbox"][2:]) > 0]
+        kept = [a for a in annotations if not a.get("iscrowd", 0)]
         kept.sort(key=lambda a: index_of[a["image_id"]])
         owners = np.array([index_of[a["image_id"]] for a in kept], np.int64)
-        self._starts = np.searchsorted(owners, np.arange(len(self.ids) + 1))
         boxes = np.array([a["bbox"] for a in kept], np.float64).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
         self._boxes = boxes.clip(0, self.sizes[owners][:, [1, 0, 1, 0]]).astype(np.float32)
+        # What is left of a box in its image, rounded, may have no area.
+        has_area = np.all(self._boxes[:, 2:] > self._boxes[:, :2], axis=1)
+        kept, self._boxes = list(compress(kept, has_area)), self._boxes[has_area]
+        self._starts = np.searchsorted(owners[has_area], np.arange(len(self.ids) + 1))
         self._labels = np.array([label_of[a["category_id"]] for a in kept], np.int64)
         self._without_mask = sum(a.get("segmentation") is None for a in kept)
         pickled = [pickle.dumps(a.get("segmentation"), pickle.HIGHEST_PROTOCOL) for a in kept]
