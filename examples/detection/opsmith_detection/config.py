@@ -278,8 +278,8 @@ def _read(path: Path, extending: tuple[Path, ...]) -> Any:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*extending, path))}")
     try:
         entries = _parsed(path.read_text(encoding="utf-8"), str(path)) or {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', 'it is not text in UTF-8')}") from None
     if not isinstance(entries, dict):
         raise ConfigError(f"{path} has {type(entries).__name__} at its top level; expected `name: value` entries")
     base = entries.pop("base", None)

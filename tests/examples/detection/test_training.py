@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ import torch
 from click.testing import CliRunner
 from detection_kit.files import annotation, write
 from detection_kit.tiny import SMALL
-from opsmith_detection.__main__ import main
+from opsmith_detection.__main__ import _run, main
 from opsmith_detection.config import Config, load_config
 from opsmith_detection.data.coco import Category, DataError
+from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World
 from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.models import build_model
+from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.structures import Batch, Detections
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -66,3 +70,49 @@ def test_a_checkpoint_is_measured_without_the_training_set(tmp_path: Path):
     (tmp_path / "train.json").unlink()
     done = CliRunner().invoke(main, ["eval", "--device", "cpu", "--checkpoint", f"{tmp_path}/run"])
     assert done.exit_code == 0 and "box/AP50" in done.output, done.exception
+
+
+@pytest.mark.compile
+def test_a_checkpoint_that_does_not_fit_leaves_the_configuration_of_the_run(tmp_path: Path):
+    overrides = ["solver.steps=1", "solver.evaluate_every=1"]
+    Training(config_of(tmp_path, *overrides), ALONE).run()
+    before = (tmp_path / "run" / "config.yaml").read_text()
+    with pytest.raises(CheckpointError, match="of a training with sgd"):
+        Training(config_of(tmp_path, *overrides, "solver.optimizer=adamw"), ALONE, resume=True).run()
+    assert (tmp_path / "run" / "config.yaml").read_text() == before
+
+
+@pytest.mark.compile
+def test_only_a_data_set_that_is_missing_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    Training(config_of(tmp_path), ALONE)._save()
+    (tmp_path / "test.json").unlink()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("opsmith_detection.__main__.record", lambda command: command)  # takes stderr's descriptor
+    given = ["--device", "cpu", "--checkpoint", "run"]
+    for arguments, is_offered in ((["predict", *given, "nosuch.jpg"], False), (["eval", *given], True)):
+        monkeypatch.setattr(sys, "argv", ["opsmith_detection", *arguments])
+        with pytest.raises(SystemExit, match="1"):
+            _run()
+        said = capsys.readouterr().err
+        assert "cannot be read" in said and ("make detect" in said) == is_offered, said
+
+
+def test_the_demo_runs_in_one_process():
+    done = CliRunner().invoke(main, ["demo", "--images", "1"], env={"WORLD_SIZE": "2"})
+    assert done.exit_code == 2 and "demo runs in one process: start it without torchrun" in done.output, done.exception
+
+
+def test_weights_that_are_none_are_named(tmp_path: Path):
+    path = tmp_path / "weights.pth"
+    config = load_config(None, [*SMALL, f"model.backbone.weights={path}"]).model
+    with pytest.raises(WeightsError, match=r"weights\.pth cannot be read: No such file"):
+        build_model(config)
+    for content in (b"text", b"", b"PK\3\4"):
+        path.write_bytes(content)
+        with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):
+            build_model(config)
+    torch.save({"model": {"conv1.weight": torch.ones(1)}}, path)
+    with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):
+        build_model(config)

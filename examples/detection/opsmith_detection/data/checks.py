@@ -15,7 +15,7 @@ from typing_extensions import NotRequired, TypedDict
 from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
 
-__all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
+__all__ = ["Annotation", "Category", "DataError", "MissingError", "check_folder", "read_checked"]
 
 # Pixels by which a box may stick out of its image: those of COCO itself do, by rounding.
 _SLACK = 1.0
@@ -74,6 +74,10 @@ class DataError(ValueError):
     """A data set that cannot be read, or that contradicts itself."""
 
 
+class MissingError(DataError):
+    """A JSON file that is not there, or cannot be read."""
+
+
 class Category(NamedTuple):
     """What a label stands for."""
 
@@ -85,12 +89,13 @@ def read_checked(path: Path) -> _File:
     """Read the lists `images`, `categories` and `annotations`.
 
     Raises:
+        MissingError: there is no such file.
         DataError: the first entry that does not fit, and why.
     """
     try:
         entries = pydantic.TypeAdapter(_File).validate_json(path.read_bytes())
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        raise MissingError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         raise DataError(f"{path} is not of COCO's detection format:\n{explain(error)}") from None
     images = _by_id(entries["images"], path)

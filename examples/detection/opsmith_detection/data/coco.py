@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from opsmith_detection.data.checks import Annotation, Category, DataError, check_folder, read_checked
+from opsmith_detection.data.checks import Annotation, Category, DataError, MissingError, check_folder, read_checked
 
-__all__ = ["Category", "CocoDataset", "DataError", "Objects", "read_image"]
+__all__ = ["Category", "CocoDataset", "DataError", "MissingError", "Objects", "read_image"]
 
 
 class Objects(NamedTuple):
