@@ -36,22 +36,34 @@ def test_images_are_rgb_whatever_the_file_has(tmp_path):
     assert (pixels == 7).all()
 
 
-@pytest.mark.parametrize("orientation", [1, 2, 3, 5, 6, 8])
-def test_images_are_upright_unless_their_size_is_that_of_the_stored_pixels(tmp_path, orientation):
+@pytest.mark.parametrize("kind", ["jpg", "tiff"])  # Pillow turns TIFF itself
+@pytest.mark.parametrize("orientation", range(10))
+def test_images_are_upright_unless_their_size_is_that_of_the_stored_pixels(tmp_path, orientation, kind):
     path = write(tmp_path, [(40, 60)], [])
     entries = json.loads(path.read_text())
-    entries["images"][0]["file_name"] = "1.jpg"
+    entries["images"][0]["file_name"] = f"1.{kind}"
     stored, exif = Image.open(tmp_path / "1.png"), Image.Exif()
     exif[0x0112] = orientation
-    stored.save(tmp_path / "1.jpg", exif=exif, quality=95)
-    stored = Image.open(tmp_path / "1.jpg")
+    stored.save(tmp_path / f"1.{kind}", exif=exif)
+    stored = Image.open(tmp_path / f"1.{kind}")
     upright = ImageOps.exif_transpose(stored)
     for image in (stored, upright):
         entries["images"][0].update(width=image.width, height=image.height)
         path.write_text(json.dumps(entries))
         expected = upright if image.size == upright.size else stored
         np.testing.assert_array_equal(CocoDataset(path).image(0), np.array(expected))
-    assert (np.array(read_image(tmp_path / "1.jpg")) == np.array(upright)).all()
+    assert (np.array(read_image(tmp_path / f"1.{kind}")) == np.array(upright)).all()
+
+
+def test_a_damaged_orientation_does_not_cost_the_image(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112], exif[0x011A] = 6, 72.0
+    Image.new("RGB", (4, 8)).save(tmp_path / "1.jpg", exif=exif)
+    whole = (tmp_path / "1.jpg").read_bytes()
+    at = whole.index(b"\x01\x1a")
+    # A rational number that is said to be text: Pillow 13 reads it, but cannot write it again.
+    (tmp_path / "1.jpg").write_bytes(whole[: at + 3] + b"\x02" + whole[at + 4 :])
+    assert read_image(tmp_path / "1.jpg").size == (8, 4)
 
 
 @pytest.mark.parametrize(("kind", "mode"), [(np.uint16, "I;16"), (np.int32, "I"), (np.float32, "F")])

@@ -14,11 +14,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 
 from opsmith_detection.data.checks import Annotation, Category, DataError, MissingError, check_folder, read_checked
 
 __all__ = ["Category", "CocoDataset", "DataError", "MissingError", "Objects", "read_image"]
+
+# By EXIF's orientation. Pillow's exif_transpose writes the EXIF data again, too, and fails where it is damaged.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
 
 
 class Objects(NamedTuple):
@@ -41,15 +48,16 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> Image.Image:
     """
     try:
         with Image.open(path) as file:
-            mode, upright = file.mode, ImageOps.exif_transpose(file)
-            image = (file if upright.size != size == file.size else upright).convert("RGB")
+            mode, image = file.mode, file.convert("RGB")
+            turn = _TURNS.get(file.getexif().get(ExifTags.Base.Orientation))
+            upright: Image.Image = image if turn is None else image.transpose(turn)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # all of these are Pillow's
         raise DataError(f"{path} cannot be read as an image: {error}") from None
     if mode.startswith(("I", "F")):  # which Pillow clips to 0 and 255
         raise DataError(
             f"{path} has pixels of more than 8 bits (Pillow's mode {mode}): scale them to 0 to 255 and save it"
         )
-    return image
+    return image if upright.size != size == image.size else upright
 
 
 class CocoDataset:
