@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 _Some = Annotated[tuple[_T, ...], Field(min_length=1)]
 _Levels = Annotated[tuple[_T, ...], Field(min_length=5, max_length=5)]  # of the pyramid
 _Share = Annotated[float, Field(ge=0, le=1)]
-# A level of the pyramid must be exactly a 32nd: of other sides its pixels, and the anchors on them, would be elsewhere.
+# The pyramid halves a canvas to a 32nd. What is rounded on the way would move the anchors away from their pixels.
 _Side = Annotated[int, Field(ge=32, multiple_of=32)]
 
 

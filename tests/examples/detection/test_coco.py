@@ -111,6 +111,8 @@ def test_only_ids_may_be_new_in_another_file(tmp_path):
     assert CocoDataset(path, categories=learnt).objects(0).labels.tolist() == [3]
     with pytest.raises(DataError, match="'disc' with the id 3 is not one of the training: 'square' 1"):
         CocoDataset(path, labels="contiguous", categories=learnt)
+    with pytest.raises(DataError, match="'disc' with the id 3 is not one"):  # its label is that of the squares
+        CocoDataset(path, categories={3: Category("square", 1)})
 
 
 def test_an_id_of_0_can_only_be_counted(tmp_path):

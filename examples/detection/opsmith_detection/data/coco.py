@@ -99,8 +99,10 @@ class CocoDataset:
         """What each label stands for."""
         known = {category.id: category for category in self.categories.values()}
         for place, category in enumerate(found, start=1):
-            if category.id not in known and (labels == "ids" or categories is None):
-                self.categories[category.id if labels == "ids" else place] = category
+            label = category.id if labels == "ids" else place
+            is_free = category.id not in known and label not in self.categories
+            if is_free and (labels == "ids" or categories is None):
+                self.categories[label] = category
             elif known.get(category.id) != category:
                 raise DataError(
                     f"{annotations}: category {category.name!r} with the id {category.id} is not one of the training: "
