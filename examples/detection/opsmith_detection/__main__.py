@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -10,12 +11,12 @@ import click
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from opsmith_detection.config import Config, ConfigError, load_config
-from opsmith_detection.data.coco import DataError
+from opsmith_detection.data.coco import DataError, MissingError
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import join
 from opsmith_detection.engine.step import DivergedError
-from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.engine.training import Training, evaluate, load_dataset
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import list_images, load_run, predict_images
 
@@ -52,7 +53,8 @@ def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[s
     """Measure average precision on the test images of the run's configuration."""
     with join(device) as world:
         run = load_run(checkpoint, world.device, overrides)
-        for name, value in evaluate(run.predictor, run.config, datasets(run.config)["test"], world).items():
+        dataset = load_dataset(run.config.data.test, run.config, run.categories)
+        for name, value in evaluate(run.predictor, run.config, dataset, world).items():
             click.echo(f"{name:10} {value:.4f}")
 
 
@@ -88,6 +90,8 @@ def demo(file: Path | None, images: int, minimum: float, device: str | None, ove
     The configuration is configs/digits_small.yaml, unless another one is given. A run that is there already goes on, or is
     measured again if it is complete.
     """
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise click.UsageError("demo runs in one process: start it without torchrun, which `train` is for")
     config = load_config(file or _CONFIGS / "digits_small.yaml", overrides)
     began = time.perf_counter(), time.process_time()
     folder = config.data.train.parent
@@ -133,7 +137,7 @@ def _run() -> None:
         sys.exit("interrupted: --resume goes on after the last checkpoint")
     except _EXPECTED as error:
         click.echo(f"error: {error}", err=True)
-        if isinstance(error, DataError) and "cannot be read" in str(error):
+        if isinstance(error, MissingError):
             click.echo("`python -m opsmith_detection demo` (or `make detect`) makes a data set of digits", err=True)
         sys.exit(1)
 

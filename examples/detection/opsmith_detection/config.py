@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = [
     "BackboneConfig",
@@ -31,7 +32,14 @@ __all__ = [
     "parse_config",
 ]
 
-_STRICT = ConfigDict(extra="forbid")
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+_T = TypeVar("_T")
+_Some = Annotated[tuple[_T, ...], Field(min_length=1)]
+_Levels = Annotated[tuple[_T, ...], Field(min_length=5, max_length=5)]  # of the pyramid
+_Share = Annotated[float, Field(ge=0, le=1)]
+# The pyramid halves a canvas to a 32nd. What is rounded on the way would move the anchors away from their pixels.
+_Side = Annotated[int, Field(ge=32, multiple_of=32)]
 
 
 class ConfigError(ValueError):
@@ -43,11 +51,11 @@ class BackboneConfig:
     """A ResNet (He et al., 2015) with a feature pyramid (Lin et al., 2016) on it."""
 
     depth: Literal[18, 34, 50, 101] = 50
-    width: int = 64  # channels of the stem; the stages have 1, 2, 4 and 8 times as many in their narrow layers
+    width: PositiveInt = 64  # channels of the stem; the stages have 1, 2, 4 and 8 times as many in their narrow layers
     norm: Literal["frozen", "batch", "sync"] = "frozen"
-    trainable_stages: int = 3  # from the last one back; 5 trains the stem, too
-    deformable_stages: tuple[int, ...] = ()  # of 2 to 5, whose 3x3 convolutions are deformable ones with masks (DCN v2)
-    pyramid_channels: int = 256
+    trainable_stages: Annotated[int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
+    deformable_stages: tuple[Literal[2, 3, 4, 5], ...] = ()  # whose 3x3 convolutions are DCN v2: deformable, with masks
+    pyramid_channels: PositiveInt = 256
     pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
     weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
 
@@ -61,43 +69,49 @@ class BackboneConfig:
 class RPNConfig:
     """Region proposals (Ren et al., 2015)."""
 
-    convs: int = 1  # torchvision's v2 models have two
-    sizes: tuple[tuple[float, ...], ...] = ((32.0,), (64.0,), (128.0,), (256.0,), (512.0,))  # of anchors, by level
-    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)  # height to width
-    foreground_iou: float = 0.7
-    background_iou: float = 0.3
-    samples: int = 256  # anchors of an image that count in the loss
-    positive_fraction: float = 0.5
-    candidates: tuple[int, int] = (2000, 1000)  # of each level before NMS, in training and in inference
-    proposals: tuple[int, int] = (2000, 1000)  # of an image after NMS, in training and in inference
-    nms_iou: float = 0.7
-    min_size: float = 1e-3
+    convs: NonNegativeInt = 1  # torchvision's v2 models have two
+    sizes: _Levels[_Some[PositiveFloat]] = ((32.0,), (64.0,), (128.0,), (256.0,), (512.0,))  # of anchors, by level
+    ratios: _Some[PositiveFloat] = (0.5, 1.0, 2.0)  # height to width
+    foreground_iou: _Share = 0.7
+    background_iou: _Share = 0.3
+    samples: PositiveInt = 256  # anchors of an image that count in the loss
+    positive_fraction: _Share = 0.5
+    candidates: tuple[PositiveInt, PositiveInt] = (2000, 1000)  # of each level before NMS, in training and in inference
+    proposals: tuple[PositiveInt, PositiveInt] = (2000, 1000)  # of an image after NMS, in training and in inference
+    nms_iou: _Share = 0.7
+    min_size: NonNegativeFloat = 1e-3
+
+    @model_validator(mode="after")
+    def _levels_are_alike(self) -> RPNConfig:
+        if len({len(level) for level in self.sizes}) > 1:
+            raise ValueError("one convolution predicts all levels: give each as many sizes")
+        return self
 
 
 @dataclass(frozen=True, config=_STRICT)
 class BoxHeadConfig:
     """Classes and boxes of proposals (Girshick, 2015)."""
 
-    pooled: int = 7
-    convs: int = 0  # 3x3 convolutions with batch norm before the linear layers; torchvision's v2 models have four
-    linears: int = 2
-    channels: int = 1024
-    samples: int = 512  # proposals of an image that count in the loss
-    positive_fraction: float = 0.25
-    foreground_iou: float = 0.5
-    score_threshold: float = 0.05
-    candidates: int = 4000  # pairs of a box and a class, of an image, that go into NMS
-    nms_iou: float = 0.5
-    detections: int = 100
+    pooled: PositiveInt = 7
+    convs: NonNegativeInt = 0  # of 3x3 with batch norm before the linear layers; torchvision's v2 models have four
+    linears: NonNegativeInt = 2
+    channels: PositiveInt = 1024
+    samples: PositiveInt = 512  # proposals of an image that count in the loss
+    positive_fraction: _Share = 0.25
+    foreground_iou: _Share = 0.5
+    score_threshold: _Share = 0.05
+    candidates: PositiveInt = 4000  # pairs of a box and a class, of an image, that go into NMS
+    nms_iou: _Share = 0.5
+    detections: PositiveInt = 100
 
 
 @dataclass(frozen=True, config=_STRICT)
 class MaskHeadConfig:
     """Masks of proposals (He et al., 2017)."""
 
-    pooled: int = 14
-    convs: int = 4
-    channels: int = 256
+    pooled: PositiveInt = 14
+    convs: NonNegativeInt = 4
+    channels: PositiveInt = 256
     norm: bool = False  # batch norm behind each convolution, as torchvision's v2 model has
 
 
@@ -105,19 +119,19 @@ class MaskHeadConfig:
 class RetinaNetConfig:
     """Dense detection with focal loss (Lin et al., 2017)."""
 
-    convs: int = 4
+    convs: NonNegativeInt = 4
     norm: bool = False  # group norm behind each convolution, as torchvision's v2 model has
     extra_levels_from: Literal["c5", "p5"] = "p5"  # what levels 6 and 7 are made of; v2: c5
-    base_sizes: tuple[float, ...] = (32.0, 64.0, 128.0, 256.0, 512.0)
-    scales: tuple[float, ...] = (1.0, 2 ** (1 / 3), 2 ** (2 / 3))
-    ratios: tuple[float, ...] = (0.5, 1.0, 2.0)
-    foreground_iou: float = 0.5
-    background_iou: float = 0.4
+    base_sizes: _Levels[PositiveFloat] = (32.0, 64.0, 128.0, 256.0, 512.0)
+    scales: _Some[PositiveFloat] = (1.0, 2 ** (1 / 3), 2 ** (2 / 3))
+    ratios: _Some[PositiveFloat] = (0.5, 1.0, 2.0)
+    foreground_iou: _Share = 0.5
+    background_iou: _Share = 0.4
     box_loss: Literal["l1", "giou"] = "l1"
-    candidates: int = 1000  # of each level
-    score_threshold: float = 0.05
-    nms_iou: float = 0.5
-    detections: int = 300
+    candidates: PositiveInt = 1000  # of each level
+    score_threshold: _Share = 0.05
+    nms_iou: _Share = 0.5
+    detections: PositiveInt = 300
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -125,9 +139,9 @@ class ModelConfig:
     """A detector: a two-stage one, or RetinaNet."""
 
     kind: Literal["rcnn", "retinanet"] = "rcnn"
-    classes: int = 90  # labels 1 to `classes`; torchvision's models of COCO have 90
+    classes: PositiveInt = 90  # labels 1 to `classes`; torchvision's models of COCO have 90
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     rpn: RPNConfig | None = field(default_factory=RPNConfig)  # None: Fast R-CNN, to which proposals are given
     box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
@@ -158,14 +172,14 @@ class DataConfig:
     test: Path = Path("digits/test.json")
     images: Path | None = None  # the images' folder; None: the folder of the annotations
     labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
-    shorter_sides: tuple[int, ...] = (800,)  # one is drawn for each image in training, the last one is for tests
-    longest_side: int = 1333
-    canvases: tuple[tuple[int, int], ...] = ((800, 1344), (1344, 800))  # heights and widths of batches
-    max_objects: int = 100
-    mask_resolution: int = 112
-    flip: float = 0.5  # probability
-    batch: int = 8  # images of a step on each device
-    workers: int = 4
+    shorter_sides: _Some[PositiveInt] = (800,)  # one is drawn for each image in training, the last one is for tests
+    longest_side: PositiveInt = 1333
+    canvases: _Some[tuple[_Side, _Side]] = ((800, 1344), (1344, 800))  # heights and widths of batches
+    max_objects: PositiveInt = 100
+    mask_resolution: PositiveInt = 112
+    flip: _Share = 0.5  # probability
+    batch: PositiveInt = 8  # images of a step on each device
+    workers: NonNegativeInt = 4
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -173,22 +187,22 @@ class SolverConfig:
     """How a model is trained."""
 
     optimizer: Literal["sgd", "adamw"] = "sgd"
-    rate: float = 0.02  # for 16 images
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    norm_weight_decay: float | None = None  # of normalisations' weights and biases; None: as for all others
-    steps: int = 90_000
-    warm_up_steps: int = 500
+    rate: NonNegativeFloat = 0.02  # for 16 images
+    momentum: _Share = 0.9
+    weight_decay: NonNegativeFloat = 1e-4
+    norm_weight_decay: NonNegativeFloat | None = None  # of normalisations' weights and biases; None: as for all others
+    steps: PositiveInt = 90_000
+    warm_up_steps: NonNegativeInt = 500
     schedule: Literal["steps", "cosine"] = "steps"
-    milestones: tuple[float, ...] = (2 / 3, 8 / 9)  # of the steps, where the rate drops to a tenth
-    clip_norm: float | None = None
-    accumulate: int = 1  # batches of a step
-    ema: float | None = None  # decay of the averaged weights that are evaluated
+    milestones: tuple[_Share, ...] = (2 / 3, 8 / 9)  # of the steps, where the rate drops to a tenth
+    clip_norm: PositiveFloat | None = None
+    accumulate: PositiveInt = 1  # batches of a step
+    ema: _Share | None = None  # decay of the averaged weights that are evaluated
     precision: Literal["float32", "tf32", "bfloat16"] = "bfloat16"
-    checkpoint_every: int = 1000
-    checkpoints: int = 3  # how many of the last ones are kept
-    evaluate_every: int = 5000
-    log_every: int = 20
+    checkpoint_every: PositiveInt = 1000
+    checkpoints: PositiveInt = 3  # how many of the last ones are kept
+    evaluate_every: PositiveInt = 5000
+    log_every: PositiveInt = 20
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -233,9 +247,13 @@ def as_yaml(config: Config) -> str:
 
 
 def explain(error: ValidationError) -> str:
-    """Return a line for each entry that does not fit: its place, why, and the beginning of what was found."""
+    """Return a line for each entry that does not fit, innermost: its place, why, and the beginning of what was found."""
+    errors = error.errors()
+    around = {e["loc"][:depth] for e in errors for depth in range(len(e["loc"]))}
     return "\n".join(
-        f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r:.200})" for e in error.errors()
+        f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r:.200})"
+        for e in errors
+        if e["loc"] not in around
     )
 
 
@@ -260,8 +278,8 @@ def _read(path: Path, extending: tuple[Path, ...]) -> Any:
         raise ConfigError(f"{path} extends itself: {' -> '.join(p.name for p in (*extending, path))}")
     try:
         entries = _parsed(path.read_text(encoding="utf-8"), str(path)) or {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', 'it is not text in UTF-8')}") from None
     if not isinstance(entries, dict):
         raise ConfigError(f"{path} has {type(entries).__name__} at its top level; expected `name: value` entries")
     base = entries.pop("base", None)

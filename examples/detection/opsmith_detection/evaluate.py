@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -107,16 +108,18 @@ class Evaluation:
 
     def _truth(self) -> Any:
         """Return the data set's objects with what pycocotools needs of them."""
-        truth = COCO(str(self._dataset.annotations))
+        truth = COCO()
+        truth.dataset = json.loads(self._dataset.annotations.read_bytes())
         # pycocotools takes an object whose id is 0 for one that was not found, hence the numbers.
         for number, row in enumerate(truth.dataset["annotations"], start=1):
-            segmentation = row.get("segmentation")
+            segmentation = row.get("segmentation") or None
             if segmentation is not None:
                 row["segmentation"] = as_rle(segmentation, self._sizes[row["image_id"]])
             elif "mask" in self._iou_types:
                 raise DataError(f"{self._dataset.annotations}: annotation {row.get('id')} has no `segmentation`")
             box = row["bbox"]
             area = box[2] * box[3] if segmentation is None else float(coco_mask.area(row["segmentation"]))
-            row |= {"id": number, "iscrowd": row.get("iscrowd", 0), "area": row.get("area", area)}
+            given = row.get("area")
+            row |= {"id": number, "iscrowd": row.get("iscrowd", 0), "area": area if given is None else given}
         truth.createIndex()
         return truth

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from opsmith_detection.data.coco import Category, DataError, read_image
 from opsmith_detection.data.transforms import batch_of
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
-from opsmith_detection.engine.training import prepare
+from opsmith_detection.engine.training import categories_of, prepare
 from opsmith_detection.found import Found, as_results, captions, draw_objects, found_in
 from opsmith_detection.models import build_model
 
@@ -56,8 +57,7 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
     backbone = replace(config.model.backbone, weights=None)  # the checkpoint has them
     model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
-    categories = {label: Category(*category) for label, category in content["categories"].items()}
-    return LoadedRun(Predictor(model.eval(), config, device, graph=config.graph), config, categories)
+    return LoadedRun(Predictor(model.eval(), config, device, graph=config.graph), config, categories_of(content))
 
 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:
@@ -81,18 +81,28 @@ def predict_images(
     Images count from 1 in the order of `paths`, and have their names in the file, too.
 
     Raises:
-        DataError: a file is not an image, or would be written over.
+        DataError: a file would be written over, or is not an image, which is said when the others are done.
     """
-    names = [f"{path.stem}.png" for path in paths]
-    names = [name if names.count(name) == 1 else f"{number}-{name}" for number, name in enumerate(names, start=1)]
+    stems = Counter(path.stem for path in paths)
+    numbered = [f"{number}-{path.stem}" for number, path in enumerate(paths, start=1)]
+    taken = set(numbered)
+    names = [
+        f"{path.stem if stems[path.stem] == 1 and path.stem not in taken else other}.png"
+        for path, other in zip(paths, numbered, strict=True)
+    ]
     if {path.resolve() for path in paths} & {(output / name).resolve() for name in names}:
         raise DataError(f"{output} has images that would be written over: name another folder for the pictures")
     output.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
-    began, finding = time.perf_counter(), 0.0
+    unread: list[str] = []
+    began, finding = 0.0, 0.0
     for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
-        image = np.array(read_image(path, upright=True))
-        if number == 1:  # what is built and captured at first is not the model's speed
+        try:
+            image = np.array(read_image(path))
+        except DataError as error:
+            unread.append(str(error))
+            continue
+        if not began:  # what is built and captured at first is not the model's speed
             predictor.warm(batch_of(image, data))
             began = time.perf_counter()
         before = time.perf_counter()
@@ -102,6 +112,10 @@ def predict_images(
         results += [{"file_name": path.name, **result} for result in as_results(number, found, categories)]
     passed = time.perf_counter() - began
     (output / "predictions.json").write_text(json.dumps(results), encoding="utf-8")
+    if unread:
+        raise DataError(
+            "\n".join([*unread, f"{output} has what is found in the other {len(paths) - len(unread)} images"])
+        )
     return Speed(len(paths), len(paths) / max(finding, 1e-9), len(paths) / max(passed, 1e-9))
 
 

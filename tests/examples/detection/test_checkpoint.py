@@ -103,3 +103,14 @@ def test_a_checkpoint_of_another_model_is_refused():
     saved["model"]["last.bias"] = torch.zeros(3)
     with pytest.raises(CheckpointError, match=r"last\.bias is \[3\] in it, \[2\] here"):
         restore(saved, model, built, average)
+
+
+def test_a_checkpoint_of_another_optimizer_is_refused():
+    for before, after in (("sgd", "adamw"), ("adamw", "sgd")):
+        model, built, average, step = parts(before)
+        step(iter([batch_of(4)]), 0)
+        other, other_built, other_average, _ = parts(after)
+        with pytest.raises(
+            CheckpointError, match=rf"is of a training with {before}: resume with this solver\.optimizer"
+        ):
+            restore(snapshot(model, built, average), other, other_built, other_average)

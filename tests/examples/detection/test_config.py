@@ -25,6 +25,12 @@ def test_a_file_extends_another_and_overrides_win(tmp_path: Path):
     assert not load_config(path, ["model.mask_head=null"]).model.has_masks
 
 
+def test_a_file_that_is_not_text_is_named(tmp_path: Path):
+    (tmp_path / "run.yaml").write_bytes(b"seed: \xff")
+    with pytest.raises(ConfigError, match=r"run\.yaml cannot be read: it is not text in UTF-8"):
+        load_config(tmp_path / "run.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "overrides", "message"),
     [
@@ -36,6 +42,26 @@ def test_a_file_extends_another_and_overrides_win(tmp_path: Path):
         ("solver: {steps: many}", [], r"solver\.steps: .*found 'many'"),
         ("", ["seed"], "'seed' is not an override"),
         ("", ["seed.a=1"], r"seed: .*found \{'a': 1\}"),
+        ("", ["data.canvases=[[800, 1333]]"], r"data\.canvases\.0\.1: .* multiple of 32 \(found 1333\)$"),
+        ("", ["data.canvases=[[0, 64]]"], r"canvases\.0\.0: .*greater than or equal to 32 \(found 0\)$"),
+        ("", ["data.canvases=[]"], r"canvases: .*at least 1"),
+        ("", ["data.shorter_sides=[]"], r"shorter_sides: .*at least 1"),
+        ("", ["data.shorter_sides=[0]"], r"shorter_sides\.0: .*greater than 0"),
+        ("", ["data.max_objects=0"], r"max_objects: .*greater than 0"),
+        ("", ["data.batch=0"], r"batch: .*greater than 0"),
+        ("", ["data.workers=-1"], r"workers: .*greater than or equal to 0"),
+        ("", ["data.flip=50"], r"flip: .*less than or equal to 1"),
+        ("", ["solver.milestones=[60000, 80000]"], r"milestones\.0: .*less than or equal to 1 \(found 60000\)"),
+        ("", ["solver.rate=.nan"], r"rate: .*finite"),
+        *(
+            ("", [f"solver.{name}=0"], rf"{name}: .*greater than 0")
+            for name in ("steps", "accumulate", "checkpoints", "checkpoint_every", "evaluate_every", "log_every")
+        ),
+        ("", ["model.backbone.trainable_stages=6"], r"trainable_stages: .*less than or equal to 5"),
+        ("", ["model.backbone.deformable_stages=[7]"], r"deformable_stages\.0: .*2, 3, 4 or 5"),
+        ("", ["model.rpn.sizes=[[8], [16]]"], r"rpn\.sizes: .*at least 5"),
+        ("", ["model.rpn.sizes=[[8], [16], [16], [32], []]"], r"rpn\.sizes\.4: .*at least 1"),
+        ("", ["model.rpn.sizes=[[8], [16], [16, 32], [32], [64]]"], "rpn: .*give each as many sizes"),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, text: str, overrides: list[str], message: str):

@@ -114,10 +114,19 @@ def test_boxes_are_scaled_to_the_original(tmp_path):
     assert evaluation.result()["box/AP"] == ONE
 
 
-def test_an_area_may_be_missing(tmp_path):
+@pytest.mark.parametrize("given", [{}, {"area": None}, {"segmentation": []}])
+def test_an_area_may_be_missing(tmp_path, given):
     (truth,) = TRUTH
     bare = {key: value for key, value in truth.items() if key not in ("area", "iscrowd")}
-    assert box_result(tmp_path, [bare], [(1, 0.9, BOX)])["box/APm"] == ONE
+    assert box_result(tmp_path, [{**bare, **given}], [(1, 0.9, BOX)])["box/APm"] == ONE
+
+
+def test_an_object_needs_no_id(tmp_path):
+    dataset = CocoDataset(write(tmp_path, [SIZE], [{**TRUTH[0], "id": None}]))
+    dataset.annotations.write_text(dataset.annotations.read_text().replace('"id": null, ', ""))
+    evaluation = Evaluation(CocoDataset(dataset.annotations))
+    evaluation.add(batch_of([1]), detections_of([(1, 0.9, BOX)]))
+    assert evaluation.result()["box/AP"] == ONE
 
 
 @pytest.mark.compile

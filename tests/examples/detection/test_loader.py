@@ -21,7 +21,7 @@ pytestmark = [
 # 7 wide images and 4 high ones.
 SIZES = [(30, 40), (40, 30), (30, 50), (30, 40), (48, 30), (30, 45), (20, 40), (60, 40), (30, 40), (32, 40), (40, 20)]
 CONFIG = DataConfig(
-    canvases=((32, 48), (48, 32)),
+    canvases=((32, 64), (64, 32)),
     shorter_sides=(16, 24, 32),
     longest_side=48,
     max_objects=5,

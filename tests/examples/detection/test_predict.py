@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,27 @@ def test_pictures_and_results_are_written(tmp_path: Path):
     speed = predict_images(predictor(), paths[:3], output, DATA, {})
     assert speed.images == 3 and speed.found >= speed.all > 0
     assert sorted(path.name for path in output.iterdir()) == ["1-a.png", "2-a.png", "b.png", "predictions.json"]
+
+
+def test_every_image_has_a_picture_of_its_own(tmp_path: Path):
+    paths = [tmp_path / name for name in ("a/x.jpg", "b/x.jpg", "c/1-x.jpg", "c/4-y.jpg")]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (64, 20)).save(path)
+    predict_images(predictor(), paths, tmp_path / "found", DATA, {})
+    pictures = sorted(path.name for path in (tmp_path / "found").glob("*.png"))
+    assert pictures == ["1-x.png", "2-x.png", "3-1-x.png", "4-y.png"]
+
+
+def test_an_image_that_cannot_be_read_does_not_lose_what_the_others_have(tmp_path: Path):
+    for name in ("b.png", "d.png"):
+        Image.new("RGB", (64, 20)).save(tmp_path / name)
+    for name in ("a.png", "c.png"):
+        (tmp_path / name).write_bytes(b"no image")
+    with pytest.raises(DataError, match=r"(?s)a\.png cannot be .*c\.png cannot be .* found in the other 2 images"):
+        predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", DATA, {})
+    results = json.loads((tmp_path / "found" / "predictions.json").read_text())
+    assert [(result["image_id"], result["file_name"]) for result in results] == [(2, "b.png"), (4, "d.png")]
 
 
 def test_images_are_not_written_over(tmp_path: Path):

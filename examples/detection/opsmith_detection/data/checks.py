@@ -9,13 +9,13 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pydantic
-from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
 
-__all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
+__all__ = ["Annotation", "Category", "DataError", "MissingError", "check_folder", "read_checked"]
 
 # Pixels by which a box may stick out of its image: those of COCO itself do, by rounding.
 _SLACK = 1.0
@@ -28,21 +28,22 @@ class _RLE(TypedDict):
     counts: str | list[pydantic.NonNegativeInt]
 
 
+_Id = Annotated[int, Field(ge=0, lt=2**63)]
 _Segmentation = Annotated[
-    Annotated[list[_Polygon], Field(min_length=1), Tag("polygons")] | Annotated[_RLE, Tag("RLE")],
+    Annotated[list[_Polygon], Tag("polygons")] | Annotated[_RLE, Tag("RLE")],
     pydantic.Discriminator(lambda found: "polygons" if isinstance(found, list) else "RLE"),
 ]
 
 
 class _Image(TypedDict):
-    id: int
+    id: _Id
     file_name: str
     height: PositiveInt
     width: PositiveInt
 
 
 class _Category(TypedDict):
-    id: int
+    id: _Id
     name: str
 
 
@@ -54,7 +55,9 @@ class Annotation(TypedDict):
     category_id: int
     bbox: tuple[float, float, NonNegativeFloat, NonNegativeFloat]  # x, y, width, height
     iscrowd: NotRequired[int | bool]
-    segmentation: NotRequired[_Segmentation | None]
+    area: NotRequired[NonNegativeFloat | None]
+    # Files of boxes alone have [] at every object.
+    segmentation: NotRequired[Annotated[_Segmentation | None, AfterValidator(lambda found: found or None)]]
 
 
 @pydantic.with_config(ConfigDict(strict=True, allow_inf_nan=False))
@@ -71,6 +74,10 @@ class DataError(ValueError):
     """A data set that cannot be read, or that contradicts itself."""
 
 
+class MissingError(DataError):
+    """A JSON file that is not there, or cannot be read."""
+
+
 class Category(NamedTuple):
     """What a label stands for."""
 
@@ -82,12 +89,13 @@ def read_checked(path: Path) -> _File:
     """Read the lists `images`, `categories` and `annotations`.
 
     Raises:
+        MissingError: there is no such file.
         DataError: the first entry that does not fit, and why.
     """
     try:
         entries = pydantic.TypeAdapter(_File).validate_json(path.read_bytes())
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+        raise MissingError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
         raise DataError(f"{path} is not of COCO's detection format:\n{explain(error)}") from None
     images = _by_id(entries["images"], path)

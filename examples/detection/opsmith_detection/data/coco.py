@@ -7,16 +7,25 @@ few arrays: forked workers share their memory, but not that of a million Python 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
+from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image
 
-from opsmith_detection.data.checks import Annotation, Category, DataError, check_folder, read_checked
+from opsmith_detection.data.checks import Annotation, Category, DataError, MissingError, check_folder, read_checked
 
-__all__ = ["Category", "CocoDataset", "DataError", "Objects", "read_image"]
+__all__ = ["Category", "CocoDataset", "DataError", "MissingError", "Objects", "read_image"]
+
+# By EXIF's orientation. Pillow's exif_transpose writes the EXIF data again, too, and fails where it is damaged.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # fmt: skip
 
 
 class Objects(NamedTuple):
@@ -27,36 +36,55 @@ class Objects(NamedTuple):
     segmentations: list[Any]  # [N], as the file has them: polygons or RLE; None where it has none
 
 
-def read_image(path: Path, *, upright: bool = False) -> Image.Image:
-    """Read an image as RGB; `upright` turns it as its camera said.
+def read_image(path: Path, size: tuple[int, int] | None = None) -> Image.Image:
+    """Read an image as RGB, turned as its camera said.
+
+    Args:
+        size: width and height that it should have. If only the pixels as they are stored have it, they are not turned: the
+            sizes and boxes of COCO itself are of those.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, or has more than 8 bits.
     """
     try:
         with Image.open(path) as file:
-            return (ImageOps.exif_transpose(file) if upright else file).convert("RGB")
-    except (OSError, SyntaxError) as error:  # Pillow raises both
+            mode, image = file.mode, file.convert("RGB")
+            turn = _TURNS.get(file.getexif().get(ExifTags.Base.Orientation))
+            upright: Image.Image = image if turn is None else image.transpose(turn)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # all of these are Pillow's
         raise DataError(f"{path} cannot be read as an image: {error}") from None
+    if mode.startswith(("I", "F")):  # which Pillow clips to 0 and 255
+        raise DataError(
+            f"{path} has pixels of more than 8 bits (Pillow's mode {mode}): scale them to 0 to 255 and save it"
+        )
+    return image if upright.size != size == image.size else upright
 
 
 class CocoDataset:
     """A data set in COCO's format.
 
-    Crowds, and objects without a width or a height, are not learnt. An evaluation ignores what is found in crowds.
+    Crowds, and objects without a width or a height in their image, are not learnt. An evaluation ignores what is found in
+    crowds.
 
     Args:
         annotations: the JSON file.
         images: the folder that its file names are relative to; by default the file's own.
         labels: `ids` takes the categories' ids as labels, as torchvision's models of COCO do, whose 80 categories have
             ids up to 90; `contiguous` counts the categories from 1, by their ids.
+        categories: what labels stand for already, in the training's file or in a checkpoint. The file's categories must be
+            among them; with `ids` there may be others, too.
 
     Raises:
         DataError: a file is missing or broken, or what it says does not fit together.
     """
 
     def __init__(
-        self, annotations: Path, images: Path | None = None, *, labels: Literal["ids", "contiguous"] = "ids"
+        self,
+        annotations: Path,
+        images: Path | None = None,
+        *,
+        labels: Literal["ids", "contiguous"] = "ids",
+        categories: Mapping[int, Category] | None = None,
     ) -> None:
         self.annotations = Path(annotations)
         self.folder = self.annotations.parent if images is None else Path(images)
@@ -67,10 +95,20 @@ class CocoDataset:
                 f"{annotations}: category {found[0].name!r} has the id {found[0].id}, and labels below 1 are not objects: "
                 "set data.labels=contiguous"
             )
-        self.categories: dict[int, Category] = {
-            category.id if labels == "ids" else place: category for place, category in enumerate(found, start=1)
-        }
+        self.categories: dict[int, Category] = dict(categories or {})
         """What each label stands for."""
+        known = {category.id: category for category in self.categories.values()}
+        for place, category in enumerate(found, start=1):
+            label = category.id if labels == "ids" else place
+            is_free = category.id not in known and label not in self.categories
+            if is_free and (labels == "ids" or categories is None):
+                self.categories[label] = category
+            elif known.get(category.id) != category:
+                raise DataError(
+                    f"{annotations}: category {category.name!r} with the id {category.id} is not one of the training: "
+                    f"{', '.join(f'{name!r} {number}' for name, number in known.values())}. "
+                    "Give equal categories equal names and ids in both files"
+                )
         self.ids: list[int] = [image["id"] for image in entries["images"]]
         """The file's number of each image."""
         self.names: list[str] = [image["file_name"] for image in entries["images"]]
@@ -82,13 +120,16 @@ class CocoDataset:
     def _keep(self, annotations: list[Annotation]) -> None:
         index_of = {number: index for index, number in enumerate(self.ids)}
         label_of = {category.id: label for label, category in self.categories.items()}
-        kept = [a for a in annotations if not a.get("iscrowd", 0) and min(a["bbox"][2:]) > 0]
+        kept = [a for a in annotations if not a.get("iscrowd", 0)]
         kept.sort(key=lambda a: index_of[a["image_id"]])
         owners = np.array([index_of[a["image_id"]] for a in kept], np.int64)
-        self._starts = np.searchsorted(owners, np.arange(len(self.ids) + 1))
         boxes = np.array([a["bbox"] for a in kept], np.float64).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
         self._boxes = boxes.clip(0, self.sizes[owners][:, [1, 0, 1, 0]]).astype(np.float32)
+        # What is left of a box in its image, rounded, may have no area.
+        has_area = np.all(self._boxes[:, 2:] > self._boxes[:, :2], axis=1)
+        kept, self._boxes = list(compress(kept, has_area)), self._boxes[has_area]
+        self._starts = np.searchsorted(owners[has_area], np.arange(len(self.ids) + 1))
         self._labels = np.array([label_of[a["category_id"]] for a in kept], np.int64)
         self._without_mask = sum(a.get("segmentation") is None for a in kept)
         pickled = [pickle.dumps(a.get("segmentation"), pickle.HIGHEST_PROTOCOL) for a in kept]
@@ -119,8 +160,8 @@ class CocoDataset:
             DataError: it cannot be read, or its size is not what the JSON file says.
         """
         path = self.folder / self.names[index]
-        pixels = np.array(read_image(path))
-        height, width = self.sizes[index]
+        height, width = self.sizes[index].tolist()
+        pixels = np.array(read_image(path, (width, height)))
         if pixels.shape != (height, width, 3):
             found, said = f"{pixels.shape[1]} x {pixels.shape[0]}", f"{width} x {height}"
             raise DataError(

@@ -48,8 +48,14 @@ def restore(
     """Put a snapshot back, sharded as the parameters are now.
 
     Raises:
-        CheckpointError: names or shapes differ from the model's.
+        CheckpointError: names or shapes differ from the model's, or the optimizer is another one.
     """
+    is_adam = any("exp_avg" in kept for kept in checkpoint["optimizer"].values())
+    if checkpoint["optimizer"] and is_adam != isinstance(optimizer, torch.optim.AdamW):
+        raise CheckpointError(
+            f"the checkpoint is of a training with {'adamw' if is_adam else 'sgd'}: resume with this solver.optimizer, or "
+            "start another run with output=FOLDER"
+        )
     _copy(checkpoint["model"], model.state_dict(), "the model")
     if average is not None:
         saved = checkpoint["average"] or {name: checkpoint["model"][name] for name in average.tensors}

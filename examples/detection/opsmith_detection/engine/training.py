@@ -6,12 +6,13 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from opsmith_detection.config import Config, ConfigError, as_yaml
-from opsmith_detection.data.coco import CocoDataset
+from opsmith_detection.data.coco import Category, CocoDataset
 from opsmith_detection.data.loader import Loader
 from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoint, restore, save_checkpoint, snapshot
 from opsmith_detection.engine.distributed import World, gather, share_buffers, wrap
@@ -23,7 +24,7 @@ from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.evaluate import Evaluation
 from opsmith_detection.models import build_model
 
-__all__ = ["Training", "datasets", "evaluate", "prepare"]
+__all__ = ["Training", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
 
 
 def prepare(config: Config) -> None:
@@ -39,23 +40,35 @@ def prepare(config: Config) -> None:
     torch.manual_seed(config.seed)
 
 
-def datasets(config: Config) -> dict[str, CocoDataset]:
-    """Read the data sets of a configuration.
+def categories_of(checkpoint: Mapping[str, Any]) -> dict[int, Category]:
+    """Return what the labels of a checkpoint's model stand for."""
+    return {label: Category(*category) for label, category in checkpoint["categories"].items()}
+
+
+def load_dataset(path: Path, config: Config, categories: Mapping[int, Category] | None = None) -> CocoDataset:
+    """Read a data set of a configuration, whose labels stand for these categories if they are given.
 
     Raises:
-        DataError: a file is missing or contradicts itself.
+        DataError: a file is missing or contradicts itself, or its categories are others.
         ConfigError: labels do not fit the model's classes.
     """
-    found = {}
-    for split, path in {"train": config.data.train, "test": config.data.test}.items():
-        dataset = CocoDataset(path, config.data.images, labels=config.data.labels)
-        if dataset.classes > config.model.classes:
-            raise ConfigError(
-                f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
-                f"set model.classes={dataset.classes}"
-            )
-        found[split] = dataset
-    return found
+    dataset = CocoDataset(path, config.data.images, labels=config.data.labels, categories=categories)
+    if dataset.classes > config.model.classes:
+        raise ConfigError(
+            f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
+            f"set model.classes={dataset.classes}"
+        )
+    return dataset
+
+
+def datasets(config: Config, categories: Mapping[int, Category] | None = None) -> dict[str, CocoDataset]:
+    """Read both data sets of a configuration. Labels are the checkpoint's, if its categories are given, or the training's.
+
+    Raises:
+        DataError, ConfigError: as `load_dataset`.
+    """
+    train = load_dataset(config.data.train, config, categories)
+    return {"train": train, "test": load_dataset(config.data.test, config, train.categories)}
 
 
 def evaluate(predictor: Predictor, config: Config, dataset: CocoDataset, world: World) -> dict[str, float]:
@@ -84,7 +97,8 @@ class Training:
                 f"{config.output} has checkpoints of a run: --resume goes on with it, output=FOLDER starts another one"
             )
         prepare(config)
-        self.data = datasets(config)
+        checkpoint = load_checkpoint(checkpoints[-1]) if checkpoints else None
+        self.data = datasets(config, categories_of(checkpoint) if checkpoint else None)
         self.model = build_model(config.model).to(world.device)
         stream = torch.cuda.Stream(world.device) if world.device.type == "cuda" else None
         with torch.cuda.stream(stream):  # where its gradients are accumulated
@@ -106,8 +120,8 @@ class Training:
             with_masks=config.model.has_masks,
         )  # fmt: skip
         self.done = 0
-        if checkpoints:
-            self._go_on(load_checkpoint(checkpoints[-1]))
+        if checkpoint:
+            self._go_on(checkpoint)
         self.feed = Feed(self.loader, world.device)
         self.result: dict[str, float] = {}
 

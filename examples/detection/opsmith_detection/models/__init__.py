@@ -8,7 +8,7 @@ from torch import nn
 from opsmith_detection.config import ModelConfig
 from opsmith_detection.models.rcnn import GeneralizedRCNN
 from opsmith_detection.models.retinanet import RetinaNet
-from opsmith_detection.models.weights import load_backbone
+from opsmith_detection.models.weights import load_backbone, read_weights
 
 __all__ = ["build_model"]
 
@@ -20,9 +20,9 @@ def build_model(config: ModelConfig) -> nn.Module:
     `Batch`. Neither waits for a GPU. The weights of `backbone.weights`, if there are any, are loaded into the ResNet.
 
     Raises:
-        WeightsError: for weights that do not fit.
+        WeightsError: for weights that cannot be read or do not fit.
     """
     model: nn.Module = RetinaNet(config) if config.kind == "retinanet" else GeneralizedRCNN(config)
     if config.backbone.weights is not None:
-        load_backbone(model, torch.load(config.backbone.weights, map_location="cpu", weights_only=True))
+        load_backbone(model, read_weights(config.backbone.weights))
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]

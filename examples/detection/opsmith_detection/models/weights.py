@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from opsmith_detection.models.norms import FrozenNorm
 
-__all__ = ["WeightsError", "load_backbone", "load_torchvision", "our_name"]
+__all__ = ["WeightsError", "load_backbone", "load_torchvision", "our_name", "read_weights"]
 
 # torchvision's names and ours: those of its models now, and those in files that were made before 0.13.
 _RESNET: tuple[tuple[str, str], ...] = (
@@ -48,7 +50,26 @@ _DETECTOR: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 
 class WeightsError(ValueError):
-    """Weights that do not fit a model."""
+    """Weights that cannot be read, or do not fit a model."""
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read a state dict.
+
+    Raises:
+        WeightsError: it cannot be read, or is something else.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror}") from None
+    except Exception:  # of zip files, pickles and types that are not allowed: none says more to its reader
+        content = None
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise WeightsError(
+            f"{path} is not a state dict of tensors, as `torch.save(model.state_dict(), path)` writes it"
+        )
+    return content
 
 
 def load_torchvision(model: nn.Module, state_dict: Mapping[str, Tensor], *, eps: float = 1e-5) -> None:

@@ -1,0 +1,118 @@
+"""A training and its files: whose labels count, and what ends it before it begins."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from detection_kit.files import annotation, write
+from detection_kit.tiny import SMALL
+from opsmith_detection.__main__ import _run, main
+from opsmith_detection.config import Config, load_config
+from opsmith_detection.data.coco import Category, DataError
+from opsmith_detection.engine.checkpoint import CheckpointError
+from opsmith_detection.engine.distributed import World
+from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.models import build_model
+from opsmith_detection.models.weights import WeightsError
+from opsmith_detection.structures import Batch, Detections
+
+ALONE = World(0, 1, torch.device("cpu"))
+CLASSES = [{"id": 1, "name": "car"}, {"id": 2, "name": "cat"}, {"id": 5, "name": "dog"}]
+
+
+class SaysDog:
+    """A model that finds the one dog of an image and calls it what it is in the training."""
+
+    def __call__(self, batch: Batch) -> Detections:
+        boxes = torch.tensor([[[8.0, 8, 48, 48]]]) * batch.sizes[0, 0] / 64
+        return Detections(boxes, torch.tensor([[0.9]]), torch.tensor([[3]]))
+
+
+def config_of(folder: Path, *overrides: str) -> Config:
+    """Of a data set in folders `train` and `test`, whose file lacks the second class."""
+    for split, classes in (("train", CLASSES), ("test", CLASSES[::2])):
+        (folder / split).mkdir(exist_ok=True)
+        path = write(folder / split, [(64, 64)], [annotation(1, 5, [8, 8, 40, 40])], categories=classes)
+        path.rename(folder / f"{split}.json")
+    data = [f"data.train={folder}/train.json", f"data.test={folder}/test.json", f"data.images={folder}/train"]
+    shapes = ["data.canvases=[[64, 64]]", "data.shorter_sides=[64]", "data.batch=1", "data.workers=0"]
+    model = ["model.classes=5", "model.mask_head=null", "solver.precision=float32"]
+    return load_config(None, [*SMALL, *model, f"output={folder}/run", *data, *shapes, *overrides])
+
+
+def test_a_test_file_that_lacks_a_class_is_measured_with_the_labels_of_the_training(tmp_path: Path):
+    config = config_of(tmp_path, "data.labels=contiguous")
+    result = evaluate(SaysDog(), config, datasets(config)["test"], ALONE)  # type: ignore[arg-type]
+    assert result["box/AP"] == pytest.approx(1)
+
+
+@pytest.mark.compile
+def test_a_run_goes_on_with_the_labels_of_its_checkpoint(tmp_path: Path):
+    Training(config_of(tmp_path), ALONE)._save()
+    counted = config_of(tmp_path, "data.labels=contiguous")
+    learnt = {number: Category(name, number) for number, name in ((1, "car"), (2, "cat"), (5, "dog"))}
+    assert Training(counted, ALONE, resume=True).data["train"].categories == learnt
+    entries = json.loads((tmp_path / "train.json").read_text())
+    entries["categories"] = [{"id": 5, "name": "disc"}]
+    (tmp_path / "train.json").write_text(json.dumps(entries))
+    with pytest.raises(DataError, match="'disc' with the id 5 is not one of the training: 'car' 1, 'cat' 2, 'dog' 5"):
+        Training(counted, ALONE, resume=True)
+
+
+@pytest.mark.compile
+def test_a_checkpoint_is_measured_without_the_training_set(tmp_path: Path):
+    Training(config_of(tmp_path, "data.labels=contiguous"), ALONE)._save()
+    (tmp_path / "train.json").unlink()
+    done = CliRunner().invoke(main, ["eval", "--device", "cpu", "--checkpoint", f"{tmp_path}/run"])
+    assert done.exit_code == 0 and "box/AP50" in done.output, done.exception
+
+
+@pytest.mark.compile
+def test_a_checkpoint_that_does_not_fit_leaves_the_configuration_of_the_run(tmp_path: Path):
+    overrides = ["solver.steps=1", "solver.evaluate_every=1"]
+    Training(config_of(tmp_path, *overrides), ALONE).run()
+    before = (tmp_path / "run" / "config.yaml").read_text()
+    with pytest.raises(CheckpointError, match="of a training with sgd"):
+        Training(config_of(tmp_path, *overrides, "solver.optimizer=adamw"), ALONE, resume=True).run()
+    assert (tmp_path / "run" / "config.yaml").read_text() == before
+
+
+@pytest.mark.compile
+def test_only_a_data_set_that_is_missing_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    Training(config_of(tmp_path), ALONE)._save()
+    (tmp_path / "test.json").unlink()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("opsmith_detection.__main__.record", lambda command: command)  # takes stderr's descriptor
+    given = ["--device", "cpu", "--checkpoint", "run"]
+    for arguments, is_offered in ((["predict", *given, "nosuch.jpg"], False), (["eval", *given], True)):
+        monkeypatch.setattr(sys, "argv", ["opsmith_detection", *arguments])
+        with pytest.raises(SystemExit, match="1"):
+            _run()
+        said = capsys.readouterr().err
+        assert "cannot be read" in said and ("make detect" in said) == is_offered, said
+
+
+def test_the_demo_runs_in_one_process():
+    done = CliRunner().invoke(main, ["demo", "--images", "1"], env={"WORLD_SIZE": "2"})
+    assert done.exit_code == 2 and "demo runs in one process: start it without torchrun" in done.output, done.exception
+
+
+def test_weights_that_are_none_are_named(tmp_path: Path):
+    path = tmp_path / "weights.pth"
+    config = load_config(None, [*SMALL, f"model.backbone.weights={path}"]).model
+    with pytest.raises(WeightsError, match=r"weights\.pth cannot be read: No such file"):
+        build_model(config)
+    for content in (b"text", b"", b"PK\3\4"):
+        path.write_bytes(content)
+        with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):
+            build_model(config)
+    torch.save({"model": {"conv1.weight": torch.ones(1)}}, path)
+    with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):
+        build_model(config)
