@@ -57,3 +57,20 @@ def test_a_result_of_another_shape():
     wrong = compare([torch.tensor([[1.0]])], expected(1))
     assert wrong is not None
     assert wrong.kind == "shape"
+
+
+def test_a_result_of_another_element_type():
+    """Judged by its own precision, every coarser type would be right."""
+    own = torch.tensor([1.0, 2.0])
+    wrong = compare([own.bfloat16()], expected(1, 2, own=own))
+    assert wrong is not None
+    assert wrong.kind == "dtype"
+    assert str(wrong) == "output 0 is torch.bfloat16, the reference's is torch.float32"
+    assert compare([own.double()], expected(1, 2, own=own)) is not None
+
+
+def test_without_results_in_the_type_any_floating_type_is_one():
+    assert compare([torch.tensor([1.0, 2.0]).half()], expected(1, 2)) is None
+    wrong = compare([torch.tensor([0, 0])], expected(1, 2))
+    assert wrong is not None
+    assert wrong.kind == "dtype"
