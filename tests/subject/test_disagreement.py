@@ -74,3 +74,12 @@ def test_without_results_in_the_type_any_floating_type_is_one():
     wrong = compare([torch.tensor([0, 0])], expected(1, 2))
     assert wrong is not None
     assert wrong.kind == "dtype"
+
+
+def test_an_integer_may_be_off_by_what_is_allowed_and_no_more():
+    value = torch.tensor([5, 2**60])
+    limits = Limits((torch.tensor([2.0, 0.0], dtype=torch.float64),))
+    wanted = Expected((value,), None, (torch.zeros(2, dtype=torch.float64),), lambda: limits)
+    assert compare([value + torch.tensor([2, 0])], wanted) is None
+    assert compare([value + torch.tensor([3, 0])], wanted) is not None
+    assert compare([value + torch.tensor([0, 1])], wanted) is not None  # float64 holds neither of the two

@@ -39,6 +39,54 @@ def test_discrete_results_are_right_or_wrong():
     assert allowed_errors(value, none, none, none, None, length=1).tolist() == [0, 0, 0]
 
 
+def _product(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: change(x @ x.t())
+
+
+def _in_order(x: Tensor) -> Tensor:
+    """The same product, of float32 sums of one term after another."""
+    found = x.new_zeros(len(x), len(x))
+    for column in x.t():
+        found += column[:, None] * column
+    return found
+
+
+def _fixed_point(numbers: Tensor) -> Tensor:
+    return torch.round(numbers * 2**40).to(torch.int64)
+
+
+@pytest.mark.parametrize("values", ["normal", "mixed"])
+def test_a_quantity_in_fixed_point_is_held_to_what_roundings_move(values: str):
+    numbers = torch.randn(48, 200, generator=torch.Generator().manual_seed(3))
+    numbers = numbers if values == "normal" else numbers * torch.exp(3 * numbers.flip(0))
+    subject = _square(_product(_fixed_point))
+    assert _judged(subject, lambda x: _fixed_point(_in_order(x)), numbers, values) is None
+    assert _judged(subject, lambda x: torch.zeros(48, 48, dtype=torch.int64), numbers, values) is not None
+    rounded = _judged(subject, lambda x: _fixed_point(_in_order(x.bfloat16().float())), numbers, values)
+    assert rounded is not None
+    assert rounded.allowed > 0
+
+
+# Functions whose results are places, and move by anything where numbers are nearly equal.
+PLACES: dict[str, Callable[[Tensor], Tensor]] = {
+    "argsort": lambda x: x.argsort(1),
+    "ranks": lambda x: x.argsort(1).argsort(1),
+    "bins": lambda x: torch.bucketize(x.sin(), torch.linspace(-1, 1, 1000, dtype=x.dtype)),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_place_may_be_another_where_a_rounding_decides(name: str):
+    numbers = torch.randn(150, 200, generator=torch.Generator().manual_seed(0))
+    subject = _square(_product(PLACES[name]))
+    assert not torch.equal(PLACES[name](_in_order(numbers)), PLACES[name](numbers @ numbers.t()))
+    assert _judged(subject, lambda x: PLACES[name](_in_order(x)), numbers, "normal") is None
+
+
+def _square(function: Callable[[Tensor], Tensor]) -> Subject:
+    return Subject("square", function, function, function, ("x",), ("cpu",), (), None)
+
+
 def _vector(function: Callable[[Tensor], Tensor]) -> Subject:
     def reference(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
         return function(x)

@@ -180,10 +180,11 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
     if result.numel() == 0:
         return None
     if not result.dtype.is_floating_point:
-        wrong = (result != value) & (allowed == 0)
+        distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
+        # Integers of more than 53 bits that differ may have no distance.
+        wrong = (result != value) & ((allowed == 0) | (distance > allowed))
         if own is not None and own.shape == result.shape:
             wrong &= result != own.to(value.device)
-        distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
     else:
         got, want = result.to(torch.float64), value.to(torch.float64)
         distance = (got - want).abs_()

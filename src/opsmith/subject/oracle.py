@@ -109,10 +109,20 @@ class _Bounds:
     def _closely(self, first: Measurement) -> tuple[Tensor, ...]:
         closer = self._evidence.measured_closely(first, _SAMPLES_OF_A_CLOSER_LOOK)
         noise = self._evidence.lost_digits(closer.noise)
+        if self._evens_out:
+            # What no rounding has moved is right or wrong; of discrete results nothing was known before.
+            pairs = zip(noise, self._evidence.exact, strict=True)
+            noise = [
+                one if value.dtype.is_floating_point else torch.where(one > 0, evened(one), 0.0) for one, value in pairs
+            ]
         return self._allowed(replace(closer, noise=noise), self._floors)
 
+    @property
+    def _evens_out(self) -> bool:
+        return not self._kinds & (EXTREME | _WITH_INFINITIES)
+
     def _even_out(self, measured: Measurement) -> None:
-        if not self._kinds & (EXTREME | _WITH_INFINITIES):
+        if self._evens_out:
             measured.noise = [evened(one) for one in measured.noise]
 
     @functools.cached_property

@@ -32,6 +32,9 @@ _OF_NOISE = 4.0
 # The part of the others' noise that is allowed each element of ordinary inputs, where elements depend on each other.
 _OF_OTHERS = 0.25
 
+# Integers that move by less than this part of their range are quantities, and no indices.
+_OF_RANGE = 1 / 16
+
 # Where each number stands for so many elements, the terms of a sum are hardly independent.
 _EQUAL = 8
 # Of more elements a 64th is looked at: those whose bits, multiplied, begin with these six. The factors are 2^32 and 2^64
@@ -52,15 +55,37 @@ def allowed_errors(
     that is added up, and does not grow with the length again.
     """
     if dtype is None or not value.dtype.is_floating_point:
-        # Discrete results are right or wrong, but where the rounding of what is inside decides them.
-        return torch.where(noise > 0, math.inf, 0.0).to(torch.float64)
+        return _of_discrete(value, spread, correlated, noise, dtype, length)
     info = torch.finfo(dtype)
-    of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
+    of_length = _of_length(dtype, length)
     total = value.abs().to(torch.float64).nan_to_num_(0.0, 0.0, 0.0).mul_((_OF_RESULT[dtype] + of_length) * info.eps)
     total.add_(spread, alpha=_OF_INPUTS[dtype] + of_length).add_(correlated, alpha=_OF_INPUTS[dtype])
     # What is denormal may be flushed to zero; an infinity is right or wrong.
     total.add_(noise, alpha=_OF_NOISE).add_(4 * info.smallest_normal)
     return total.nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def _of_discrete(
+    value: Tensor, spread: Tensor, correlated: Tensor, noise: Tensor, dtype: torch.dtype | None, length: int
+) -> Tensor:
+    """Return how far off each integer may be: it is right or wrong, but where a rounding of what is inside moves it.
+
+    A quantity moves by little of its range, as a number in fixed point does, and may be off by as much as others are. An
+    index moves anywhere: which of two nearly equal numbers is the largest says nothing of where they are.
+    """
+    moved = noise > 0
+    if dtype is None or not bool(moved.any()):
+        return torch.zeros_like(noise)
+    least, most = torch.aminmax(value)
+    if float(noise.max()) > (float(most) - float(least)) * _OF_RANGE:
+        return torch.where(moved, math.inf, 0.0).to(torch.float64)
+    total = 1 + spread * (_OF_INPUTS[dtype] + _of_length(dtype, length)) + correlated * _OF_INPUTS[dtype]
+    return torch.where(moved, total + noise * _OF_NOISE, 0.0).nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def _of_length(dtype: torch.dtype, length: int) -> float:
+    """Return how many roundings a sum of so many terms may be off besides; in half precision sums belong in float32."""
+    return length / 4 if dtype in (torch.float32, torch.float64) else 0.0
 
 
 def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:
