@@ -83,6 +83,23 @@ def test_a_place_may_be_another_where_a_rounding_decides(name: str):
     assert _judged(subject, lambda x: PLACES[name](_in_order(x)), numbers, "normal") is None
 
 
+def test_no_length_of_a_sum_makes_everything_right():
+    value, none = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    assert float(allowed_errors(value, none, none, none, torch.float32, length=1 << 40)) < 0.011
+
+
+def test_without_symbols_the_sizes_that_no_result_has_are_the_length():
+    numbers = torch.rand(1024, 1024, generator=torch.Generator().manual_seed(3))
+    subject = _square(lambda x: x.sum(0))
+    assert _judged(subject, lambda x: _last_sums(x.t()), numbers, "uniform") is None
+    assert _judged(subject, lambda x: x.sum(0) * 1.005, numbers, "uniform") is not None
+
+
+def _last_sums(terms: Tensor) -> Tensor:
+    """Sums over the last dimension in one accumulator."""
+    return torch.from_numpy(np.cumsum(terms.numpy(), axis=-1, dtype=np.float32)[..., -1].copy())
+
+
 def _square(function: Callable[[Tensor], Tensor]) -> Subject:
     return Subject("square", function, function, function, ("x",), ("cpu",), (), None)
 

@@ -79,7 +79,7 @@ class _Bounds:
         self._kinds = {recipe.values for recipe in case.tensors().values()}
         known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
-        length = reduction_length(subject, case) if terms is None else terms
+        length = reduction_length(subject, case, evidence.exact) if terms is None else terms
         self._lengths = [0 if alone else length for alone in self._pointwise]
         is_extreme = evidence.dtype is torch.float64 and self._kinds & EXTREME
         self._digits = _DIGITS_OF_EXTREMES if is_extreme else 0.0
