@@ -100,6 +100,37 @@ def _last_sums(terms: Tensor) -> Tensor:
     return torch.from_numpy(np.cumsum(terms.numpy(), axis=-1, dtype=np.float32)[..., -1].copy())
 
 
+# What 131,072 terms are the products of: without an order and with one, of both signs and of one, and all equal.
+LONG: dict[str, Callable[[torch.Generator], Tensor]] = {
+    "normal": lambda random: torch.randn(4, 1 << 17, generator=random),
+    "uniform": lambda random: torch.rand(4, 1 << 17, generator=random),
+    "offset": lambda random: torch.randn(4, 1 << 17, generator=random) + 0.5,
+    "slope": lambda random: torch.linspace(-1, 1, 1 << 17) * torch.rand(4, 1, generator=random),
+    "equal": lambda random: torch.full((4, 1 << 17), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_sum_may_have_one_accumulator(name: str):
+    numbers = LONG[name](torch.Generator().manual_seed(3))
+    other = torch.rand(len(numbers[0]), generator=torch.Generator().manual_seed(4))
+    for factor in (1.0, other) if name != "equal" else (1.0,):
+        rows = numbers * factor
+        subject = _square(lambda x: x.sum(1))
+        assert _judged(subject, _last_sums, rows, "normal") is None
+
+
+def test_a_long_product_in_bfloat16_is_not_one_in_float32():
+    numbers = LONG["normal"](torch.Generator().manual_seed(3))
+    subject = _square(lambda x: x @ x.roll(1, 0).t())
+
+    def in_order(x: Tensor) -> Tensor:
+        return _last_sums(x[:, None] * x.roll(1, 0))
+
+    assert _judged(subject, in_order, numbers, "normal") is None
+    assert _judged(subject, lambda x: in_order(x.bfloat16().float()), numbers, "normal") is not None
+
+
 def _square(function: Callable[[Tensor], Tensor]) -> Subject:
     return Subject("square", function, function, function, ("x",), ("cpu",), (), None)
 

@@ -4,7 +4,8 @@ The reference runs in float64 on the same numbers. The effect of one rounding on
 not guessed (see `evidence`), and a kernel may be off by a small multiple of it, of how far the reference itself is off in
 the element type, and of the rounding of the result. In half precision the multiple does not grow with the length of a
 sum, because sums belong in float32 there; in float32 and float64 it does (Higham, Accuracy and Stability of Numerical
-Algorithms, ch. 4: the error of a sum of n terms in order is at most n roundings).
+Algorithms, ch. 4: the error of a sum of n terms in order is at most n roundings, and some sqrt(n) where these go both
+ways).
 
 A few runs show little of an effect that is small by chance. What is off by more is looked at more closely, with more of
 them, before it counts as wrong.

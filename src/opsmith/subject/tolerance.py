@@ -37,6 +37,13 @@ _OF_OTHERS = 0.25
 # million terms that are all equal (83,000 roundings, 0.08 each term), and by a ninetieth of that after as many others.
 _MOST_OF_LENGTH = 1e-2
 
+# Of n terms in no order a sum in one accumulator is off by less than sqrt(n) roundings; eight times that is allowed. To
+# 1,024 terms that is more than a quarter of a rounding each, which is what terms may be off that are rounded alike.
+_OF_ROOT = 8.0
+# Sums of the first terms that are as many times as large as those of random numbers show that they have an order.
+_ORDERED = 6.0
+_LINES = 64
+
 # Integers that move by less than this part of their range are quantities, and no indices.
 _OF_RANGE = 1 / 16
 
@@ -140,6 +147,18 @@ def usual_scale(
 
 
 def reduction_length(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
+    """Return how many terms a sum in the operator may have whose roundings all go one way; `results` are the reference's.
+
+    Roundings of terms in no order go both ways, and a sum of many such is off like one of few that are rounded alike.
+    """
+    length = _most_terms(subject, case, results)
+    usual = math.ceil(4 * _OF_ROOT * math.sqrt(length))
+    if length <= usual or any(_has_equal_terms(recipe) or _is_ordered(recipe) for recipe in case.tensors().values()):
+        return length
+    return usual
+
+
+def _most_terms(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
     """Return how many terms a sum in the operator may have: the product of the sizes that no output has.
 
     A size that an output has may be summed over as well (softmax, a running sum). Of such a sum the usual error is
@@ -181,6 +200,23 @@ def _has_equal_terms(recipe: TensorRecipe) -> bool:
     if given is None:
         return recipe.values in (ABOVE_ZERO, LAST) or recipe.layout in REPEATING
     return given.is_floating_point() and _has_few_numbers(given.detach().reshape(-1))
+
+
+def _is_ordered(recipe: TensorRecipe) -> bool:
+    """Whether a tensor's numbers come in an order, as on a slope, by which a sum goes far off and comes back."""
+    given = recipe.given
+    if given is None or not given.is_floating_point():
+        return False
+    for dim, size in enumerate(given.shape):
+        if size <= (2 * _ORDERED) ** 2 or given.numel() == 0:
+            continue  # no order of so few goes that far
+        lines = given.detach().movedim(dim, -1).reshape(-1, size)
+        some = lines[:: max(1, len(lines) // _LINES)].to(torch.float64).nan_to_num(0.0, 0.0, 0.0)
+        rest = some - some.mean(1, keepdim=True)
+        usual = rest.square().sum(1).sqrt()
+        if bool((rest.cumsum(1).abs().amax(1) > _ORDERED * usual).any()):
+            return True
+    return False
 
 
 def _has_few_numbers(given: Tensor) -> bool:
