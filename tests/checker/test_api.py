@@ -76,6 +76,12 @@ def test_a_function_with_a_reference_and_examples():
     assert wrong.failed == ("value",)
 
 
+def test_a_function_that_returns_another_element_type():
+    report = opsmith.check(lambda x: (x * 2).bfloat16(), reference=double, examples=[(torch.randn(3),)], **QUICK)
+    assert report.failed == ("value",)
+    assert "output 0 is torch.bfloat16, the reference's is torch.float32" in report.findings[0].message
+
+
 def test_an_operator_of_torch_library():
     with torch.library._scoped_library("opsmith_check_api", "DEF") as library:
         library.define("halve(Tensor x) -> Tensor")

@@ -57,3 +57,29 @@ def test_a_result_of_another_shape():
     wrong = compare([torch.tensor([[1.0]])], expected(1))
     assert wrong is not None
     assert wrong.kind == "shape"
+
+
+def test_a_result_of_another_element_type():
+    """Judged by its own precision, every coarser type would be right."""
+    own = torch.tensor([1.0, 2.0])
+    wrong = compare([own.bfloat16()], expected(1, 2, own=own))
+    assert wrong is not None
+    assert wrong.kind == "dtype"
+    assert str(wrong) == "output 0 is torch.bfloat16, the reference's is torch.float32"
+    assert compare([own.double()], expected(1, 2, own=own)) is not None
+
+
+def test_without_results_in_the_type_any_floating_type_is_one():
+    assert compare([torch.tensor([1.0, 2.0]).half()], expected(1, 2)) is None
+    wrong = compare([torch.tensor([0, 0])], expected(1, 2))
+    assert wrong is not None
+    assert wrong.kind == "dtype"
+
+
+def test_an_integer_may_be_off_by_what_is_allowed_and_no_more():
+    value = torch.tensor([5, 2**60])
+    limits = Limits((torch.tensor([2.0, 0.0], dtype=torch.float64),))
+    wanted = Expected((value,), None, (torch.zeros(2, dtype=torch.float64),), lambda: limits)
+    assert compare([value + torch.tensor([2, 0])], wanted) is None
+    assert compare([value + torch.tensor([3, 0])], wanted) is not None
+    assert compare([value + torch.tensor([0, 1])], wanted) is not None  # float64 holds neither of the two

@@ -39,6 +39,102 @@ def test_discrete_results_are_right_or_wrong():
     assert allowed_errors(value, none, none, none, None, length=1).tolist() == [0, 0, 0]
 
 
+def _product(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: change(x @ x.t())
+
+
+def _in_order(x: Tensor) -> Tensor:
+    """The same product, of float32 sums of one term after another."""
+    found = x.new_zeros(len(x), len(x))
+    for column in x.t():
+        found += column[:, None] * column
+    return found
+
+
+def _fixed_point(numbers: Tensor) -> Tensor:
+    return torch.round(numbers * 2**40).to(torch.int64)
+
+
+@pytest.mark.parametrize("values", ["normal", "mixed"])
+def test_a_quantity_in_fixed_point_is_held_to_what_roundings_move(values: str):
+    numbers = torch.randn(48, 200, generator=torch.Generator().manual_seed(3))
+    numbers = numbers if values == "normal" else numbers * torch.exp(3 * numbers.flip(0))
+    subject = _square(_product(_fixed_point))
+    assert _judged(subject, lambda x: _fixed_point(_in_order(x)), numbers, values) is None
+    assert _judged(subject, lambda x: torch.zeros(48, 48, dtype=torch.int64), numbers, values) is not None
+    rounded = _judged(subject, lambda x: _fixed_point(_in_order(x.bfloat16().float())), numbers, values)
+    assert rounded is not None
+    assert rounded.allowed > 0
+
+
+# Functions whose results are places, and move by anything where numbers are nearly equal.
+PLACES: dict[str, Callable[[Tensor], Tensor]] = {
+    "argsort": lambda x: x.argsort(1),
+    "ranks": lambda x: x.argsort(1).argsort(1),
+    "bins": lambda x: torch.bucketize(x.sin(), torch.linspace(-1, 1, 1000, dtype=x.dtype)),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_place_may_be_another_where_a_rounding_decides(name: str):
+    numbers = torch.randn(150, 200, generator=torch.Generator().manual_seed(0))
+    subject = _square(_product(PLACES[name]))
+    assert not torch.equal(PLACES[name](_in_order(numbers)), PLACES[name](numbers @ numbers.t()))
+    assert _judged(subject, lambda x: PLACES[name](_in_order(x)), numbers, "normal") is None
+
+
+def test_no_length_of_a_sum_makes_everything_right():
+    value, none = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    assert float(allowed_errors(value, none, none, none, torch.float32, length=1 << 40)) < 0.011
+
+
+def test_without_symbols_the_sizes_that_no_result_has_are_the_length():
+    numbers = torch.rand(1024, 1024, generator=torch.Generator().manual_seed(3))
+    subject = _square(lambda x: x.sum(0))
+    assert _judged(subject, lambda x: _last_sums(x.t()), numbers, "uniform") is None
+    assert _judged(subject, lambda x: x.sum(0) * 1.005, numbers, "uniform") is not None
+
+
+def _last_sums(terms: Tensor) -> Tensor:
+    """Sums over the last dimension in one accumulator."""
+    return torch.from_numpy(np.cumsum(terms.numpy(), axis=-1, dtype=np.float32)[..., -1].copy())
+
+
+# What 131,072 terms are the products of: without an order and with one, of both signs and of one, and all equal.
+LONG: dict[str, Callable[[torch.Generator], Tensor]] = {
+    "normal": lambda random: torch.randn(4, 1 << 17, generator=random),
+    "uniform": lambda random: torch.rand(4, 1 << 17, generator=random),
+    "offset": lambda random: torch.randn(4, 1 << 17, generator=random) + 0.5,
+    "slope": lambda random: torch.linspace(-1, 1, 1 << 17) * torch.rand(4, 1, generator=random),
+    "equal": lambda random: torch.full((4, 1 << 17), 0.1),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_sum_may_have_one_accumulator(name: str):
+    numbers = LONG[name](torch.Generator().manual_seed(3))
+    other = torch.rand(len(numbers[0]), generator=torch.Generator().manual_seed(4))
+    for factor in (1.0, other) if name != "equal" else (1.0,):
+        rows = numbers * factor
+        subject = _square(lambda x: x.sum(1))
+        assert _judged(subject, _last_sums, rows, "normal") is None
+
+
+def test_a_long_product_in_bfloat16_is_not_one_in_float32():
+    numbers = LONG["normal"](torch.Generator().manual_seed(3))
+    subject = _square(lambda x: x @ x.roll(1, 0).t())
+
+    def in_order(x: Tensor) -> Tensor:
+        return _last_sums(x[:, None] * x.roll(1, 0))
+
+    assert _judged(subject, in_order, numbers, "normal") is None
+    assert _judged(subject, lambda x: in_order(x.bfloat16().float()), numbers, "normal") is not None
+
+
+def _square(function: Callable[[Tensor], Tensor]) -> Subject:
+    return Subject("square", function, function, function, ("x",), ("cpu",), (), None)
+
+
 def _vector(function: Callable[[Tensor], Tensor]) -> Subject:
     def reference(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
         return function(x)

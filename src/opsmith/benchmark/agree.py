@@ -7,7 +7,7 @@ there the bound is a multiple of the reference's own largest error in the same e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -56,6 +56,9 @@ class Judge:
         shapes, wanted = ([tuple(tensor.shape) for tensor in results] for results in (found, self._exact))
         if shapes != wanted:
             return f"the results have the shapes {shapes}, the reference's have {wanted}"
+        dtypes, usual = ([tensor.dtype for tensor in results] for results in (found, self._own))
+        if dtypes != usual:
+            return f"the results are {_listed(dtypes)}, the reference's are {_listed(usual)}"
         for index, (one, exact, own) in enumerate(zip(found, self._exact, self._own, strict=True)):
             if text := _differs(one.detach(), exact.detach(), own.detach()):
                 return f"output {index} {text}"
@@ -65,6 +68,10 @@ class Judge:
         if self._phase != "forward":
             return gradients(self._subject, visible_outputs(self._subject), values)
         return self._subject.results(visible_outputs(self._subject), values)
+
+
+def _listed(dtypes: Sequence[torch.dtype]) -> str:
+    return ", ".join(map(str, dtypes))
 
 
 def _differs(found: Tensor, exact: Tensor, own: Tensor) -> str | None:
@@ -78,7 +85,7 @@ def _differs(found: Tensor, exact: Tensor, own: Tensor) -> str | None:
         return f"is NaN where the reference is not, or the reverse, in {strange} of {found.numel()} elements"
     error, own_error = _largest(found, exact), _largest(own, exact)
     scale = float(exact.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    eps = torch.finfo(found.dtype).eps
+    eps = torch.finfo(own.dtype).eps
     allowed = _OF_OWN * own_error + (eps + _OF_SUMS * min(eps, torch.finfo(torch.float32).eps)) * scale
     return None if error <= allowed else f"is off by up to {error:.3g}, where {allowed:.3g} is allowed"
 

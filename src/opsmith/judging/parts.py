@@ -145,7 +145,7 @@ def compare_in_parts(found: list[Tensor], expected: Expected | InParts) -> Disag
         one = compare([result[rows] if result.dim() else result for result in found], part)
         if one is None:
             continue
-        if isinstance(expected, Expected) or one.kind in ("shape", "count"):
+        if isinstance(expected, Expected) or one.kind in ("shape", "dtype", "count"):
             return one
         if first is None:
             index = (one.index[0] + rows.start, *one.index[1:])

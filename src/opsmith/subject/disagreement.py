@@ -79,8 +79,9 @@ class Disagreement:
     allowed: float
     elements: int
     wrong: int
-    kind: str  # "value", "nan", "inf", "shape", "count", "byte"
+    kind: str  # "value", "nan", "inf", "shape", "dtype", "count", "byte"
     shapes: tuple[tuple[int, ...], ...] = ()  # of the result and of the reference's, where they differ
+    dtypes: tuple[torch.dtype, ...] = ()  # likewise
 
     def __str__(self) -> str:
         where = f"[{', '.join(map(str, self.index))}]" if self.index else ""
@@ -89,8 +90,11 @@ class Disagreement:
             there = "none (does it return?)" if self.expected == 0 else f"{self.expected:.0f}"
             return f"the number of results is {self.found:.0f}, the reference has {there}"
         if self.kind == "shape":
-            one, other = self.shapes
-            return f"output {self.output} has the shape {one}, the reference has {other}"
+            shape, wanted = self.shapes
+            return f"output {self.output} has the shape {shape}, the reference has {wanted}"
+        if self.kind == "dtype":
+            dtype, usual = self.dtypes
+            return f"output {self.output} is {dtype}, the reference's is {usual}"
         if self.kind == "byte":
             what = "which is neither False nor True"
             return f"output {self.output}{where} holds the byte {self.found:.0f}, {what} ({part} wrong)"
@@ -103,10 +107,12 @@ class Disagreement:
 def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     """Return the worst disagreement of some results with what is expected, or None if there is none.
 
-    Raises what the reference raises where limits have to be measured.
+    Results have the element types of the reference's own. Raises what the reference raises where limits have to be measured.
     """
     if len(found) != len(expected.values):
         return Disagreement(0, (), len(found), len(expected.values), 0, 0, 0, "count")
+    if (other := _other_dtype(found, expected)) is not None:
+        return other
     if (odd := _odd_bytes(found)) is not None:
         return odd
     wrong = _first(found, expected, expected.certain)
@@ -117,6 +123,20 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     if wrong is None or limits.closely is None:
         return wrong
     return _first(found, expected, tuple(map(torch.maximum, limits.allowed, limits.closely())))
+
+
+def _other_dtype(found: list[Tensor], expected: Expected) -> Disagreement | None:
+    """Return the first result of another element type: in its own precision, a coarser one would be right."""
+    for number, (result, value) in enumerate(zip(found, expected.values, strict=True)):
+        usual = value.dtype if expected.own is None else expected.own[number].dtype
+        # Without results in the type under check, those in float64 do not say which floating type is right.
+        is_same = result.dtype is usual
+        if expected.own is None and value.dtype.is_floating_point:
+            is_same = result.dtype.is_floating_point
+        if not is_same:
+            dtypes = (result.dtype, usual)
+            return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "dtype", dtypes=dtypes)
+    return None
 
 
 def _odd_bytes(found: list[Tensor]) -> Disagreement | None:
@@ -160,10 +180,11 @@ def _worst(number: int, result: Tensor, value: Tensor, allowed: Tensor, own: Ten
     if result.numel() == 0:
         return None
     if not result.dtype.is_floating_point:
-        wrong = (result != value) & (allowed == 0)
+        distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
+        # Integers of more than 53 bits that differ may have no distance.
+        wrong = (result != value) & ((allowed == 0) | (distance > allowed))
         if own is not None and own.shape == result.shape:
             wrong &= result != own.to(value.device)
-        distance = (result.to(torch.float64) - value.to(torch.float64)).abs()
     else:
         got, want = result.to(torch.float64), value.to(torch.float64)
         distance = (got - want).abs_()

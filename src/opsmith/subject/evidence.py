@@ -219,6 +219,9 @@ class Evidence:
         ratio = torch.finfo(torch.float64).eps / eps
         found = []
         for one, value in zip(noise, self.exact, strict=True):
+            if not value.dtype.is_floating_point:
+                found.append(one)
+                continue
             wide = value.to(torch.float64).abs()
             is_normal = (wide > torch.finfo(torch.float32).smallest_normal) | (wide == 0)
             of_low = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if ratio == 1 else 1.0

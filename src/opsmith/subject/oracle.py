@@ -4,7 +4,8 @@ The reference runs in float64 on the same numbers. The effect of one rounding on
 not guessed (see `evidence`), and a kernel may be off by a small multiple of it, of how far the reference itself is off in
 the element type, and of the rounding of the result. In half precision the multiple does not grow with the length of a
 sum, because sums belong in float32 there; in float32 and float64 it does (Higham, Accuracy and Stability of Numerical
-Algorithms, ch. 4: the error of a sum of n terms in order is at most n roundings).
+Algorithms, ch. 4: the error of a sum of n terms in order is at most n roundings, and some sqrt(n) where these go both
+ways).
 
 A few runs show little of an effect that is small by chance. What is off by more is looked at more closely, with more of
 them, before it counts as wrong.
@@ -79,7 +80,7 @@ class _Bounds:
         self._kinds = {recipe.values for recipe in case.tensors().values()}
         known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
-        length = reduction_length(subject, case) if terms is None else terms
+        length = reduction_length(subject, case, evidence.exact) if terms is None else terms
         self._lengths = [0 if alone else length for alone in self._pointwise]
         is_extreme = evidence.dtype is torch.float64 and self._kinds & EXTREME
         self._digits = _DIGITS_OF_EXTREMES if is_extreme else 0.0
@@ -109,10 +110,20 @@ class _Bounds:
     def _closely(self, first: Measurement) -> tuple[Tensor, ...]:
         closer = self._evidence.measured_closely(first, _SAMPLES_OF_A_CLOSER_LOOK)
         noise = self._evidence.lost_digits(closer.noise)
+        if self._evens_out:
+            # What no rounding has moved is right or wrong; of discrete results nothing was known before.
+            pairs = zip(noise, self._evidence.exact, strict=True)
+            noise = [
+                one if value.dtype.is_floating_point else torch.where(one > 0, evened(one), 0.0) for one, value in pairs
+            ]
         return self._allowed(replace(closer, noise=noise), self._floors)
 
+    @property
+    def _evens_out(self) -> bool:
+        return not self._kinds & (EXTREME | _WITH_INFINITIES)
+
     def _even_out(self, measured: Measurement) -> None:
-        if not self._kinds & (EXTREME | _WITH_INFINITIES):
+        if self._evens_out:
             measured.noise = [evened(one) for one in measured.noise]
 
     @functools.cached_property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,20 @@ _OF_NOISE = 4.0
 # The part of the others' noise that is allowed each element of ordinary inputs, where elements depend on each other.
 _OF_OTHERS = 0.25
 
+# No sum may be off by more than this part, whatever its length: a float32 of one accumulator is off by so much after a
+# million terms that are all equal (83,000 roundings, 0.08 each term), and by a ninetieth of that after as many others.
+_MOST_OF_LENGTH = 1e-2
+
+# Of n terms in no order a sum in one accumulator is off by less than sqrt(n) roundings; eight times that is allowed. To
+# 1,024 terms that is more than a quarter of a rounding each, which is what terms may be off that are rounded alike.
+_OF_ROOT = 8.0
+# Sums of the first terms that are as many times as large as those of random numbers show that they have an order.
+_ORDERED = 6.0
+_LINES = 64
+
+# Integers that move by less than this part of their range are quantities, and no indices.
+_OF_RANGE = 1 / 16
+
 # Where each number stands for so many elements, the terms of a sum are hardly independent.
 _EQUAL = 8
 # Of more elements a 64th is looked at: those whose bits, multiplied, begin with these six. The factors are 2^32 and 2^64
@@ -52,15 +67,37 @@ def allowed_errors(
     that is added up, and does not grow with the length again.
     """
     if dtype is None or not value.dtype.is_floating_point:
-        # Discrete results are right or wrong, but where the rounding of what is inside decides them.
-        return torch.where(noise > 0, math.inf, 0.0).to(torch.float64)
+        return _of_discrete(value, spread, correlated, noise, dtype, length)
     info = torch.finfo(dtype)
-    of_length = length / 4 if dtype in (torch.float32, torch.float64) else 0
+    of_length = _of_length(dtype, length)
     total = value.abs().to(torch.float64).nan_to_num_(0.0, 0.0, 0.0).mul_((_OF_RESULT[dtype] + of_length) * info.eps)
     total.add_(spread, alpha=_OF_INPUTS[dtype] + of_length).add_(correlated, alpha=_OF_INPUTS[dtype])
     # What is denormal may be flushed to zero; an infinity is right or wrong.
     total.add_(noise, alpha=_OF_NOISE).add_(4 * info.smallest_normal)
     return total.nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def _of_discrete(
+    value: Tensor, spread: Tensor, correlated: Tensor, noise: Tensor, dtype: torch.dtype | None, length: int
+) -> Tensor:
+    """Return how far off each integer may be: it is right or wrong, but where a rounding of what is inside moves it.
+
+    A quantity moves by little of its range, as a number in fixed point does, and may be off by as much as others are. An
+    index moves anywhere: which of two nearly equal numbers is the largest says nothing of where they are.
+    """
+    moved = noise > 0
+    if dtype is None or not bool(moved.any()):
+        return torch.zeros_like(noise)
+    least, most = torch.aminmax(value)
+    if float(noise.max()) > (float(most) - float(least)) * _OF_RANGE:
+        return torch.where(moved, math.inf, 0.0).to(torch.float64)
+    total = 1 + spread * (_OF_INPUTS[dtype] + _of_length(dtype, length)) + correlated * _OF_INPUTS[dtype]
+    return torch.where(moved, total + noise * _OF_NOISE, 0.0).nan_to_num_(nan=math.inf, posinf=math.inf)
+
+
+def _of_length(dtype: torch.dtype, length: int) -> float:
+    """Return how many roundings a sum of so many terms may be off besides; in half precision sums belong in float32."""
+    return min(length / 4, _MOST_OF_LENGTH / torch.finfo(dtype).eps) if dtype in (torch.float32, torch.float64) else 0.0
 
 
 def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:
@@ -109,7 +146,19 @@ def usual_scale(
     return min(1.0, max(largest, default=0.0))
 
 
-def reduction_length(subject: Subject, case: Case) -> int:
+def reduction_length(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
+    """Return how many terms a sum in the operator may have whose roundings all go one way; `results` are the reference's.
+
+    Roundings of terms in no order go both ways, and a sum of many such is off like one of few that are rounded alike.
+    """
+    length = _most_terms(subject, case, results)
+    usual = math.ceil(4 * _OF_ROOT * math.sqrt(length))
+    if length <= usual or any(_has_equal_terms(recipe) or _is_ordered(recipe) for recipe in case.tensors().values()):
+        return length
+    return usual
+
+
+def _most_terms(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
     """Return how many terms a sum in the operator may have: the product of the sizes that no output has.
 
     A size that an output has may be summed over as well (softmax, a running sum). Of such a sum the usual error is
@@ -117,12 +166,18 @@ def reduction_length(subject: Subject, case: Case) -> int:
     alike, that of the length itself.
     """
     tensors = case.tensors()
+    longest = max((size for recipe in tensors.values() for size in recipe.shape), default=1)
     if subject.signature is None:
-        return max((math.prod(recipe.shape) for recipe in tensors.values()), default=1)
+        # Sizes have no names: a result's may be any that are equal.
+        gone = [
+            math.prod((Counter(recipe.shape) - Counter(result.shape)).elements())
+            for recipe in tensors.values()
+            for result in results
+        ]
+        return max(1, longest, *gone)
     signature = subject.signature
     kept = {name for output in signature.outputs for name in output.tensor.shape.names}
     kept_groups = {output.tensor.shape.group for output in signature.outputs}
-    longest = max((size for recipe in tensors.values() for size in recipe.shape), default=1)
     length = longest if any(map(_has_equal_terms, tensors.values())) else math.isqrt(longest)
     for parameter in signature.tensors:
         if parameter.kind is not Kind.TENSOR or (recipe := tensors.get(parameter.name)) is None:
@@ -145,6 +200,23 @@ def _has_equal_terms(recipe: TensorRecipe) -> bool:
     if given is None:
         return recipe.values in (ABOVE_ZERO, LAST) or recipe.layout in REPEATING
     return given.is_floating_point() and _has_few_numbers(given.detach().reshape(-1))
+
+
+def _is_ordered(recipe: TensorRecipe) -> bool:
+    """Whether a tensor's numbers come in an order, as on a slope, by which a sum goes far off and comes back."""
+    given = recipe.given
+    if given is None or not given.is_floating_point():
+        return False
+    for dim, size in enumerate(given.shape):
+        if size <= (2 * _ORDERED) ** 2 or given.numel() == 0:
+            continue  # no order of so few goes that far
+        lines = given.detach().movedim(dim, -1).reshape(-1, size)
+        some = lines[:: max(1, len(lines) // _LINES)].to(torch.float64).nan_to_num(0.0, 0.0, 0.0)
+        rest = some - some.mean(1, keepdim=True)
+        usual = rest.square().sum(1).sqrt()
+        if bool((rest.cumsum(1).abs().amax(1) > _ORDERED * usual).any()):
+            return True
+    return False
 
 
 def _has_few_numbers(given: Tensor) -> bool:

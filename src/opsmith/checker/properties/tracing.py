@@ -100,17 +100,19 @@ def _wrong_fake(context: Context, case: Case, symbolic: bool) -> str | None:
         if wrong is None:
             return None
         message = f"{how}{wrong}"
-    if _is_real_shape_wrong(context, case):
-        raise RefusedError("the kernel's results have the wrong shape")
+    if _is_real_form_wrong(context, case):
+        raise RefusedError("the kernel's results have the wrong shape or element type")
     return message
 
 
-def _is_real_shape_wrong(context: Context, case: Case) -> bool:
+def _is_real_form_wrong(context: Context, case: Case) -> bool:
     try:
         wrong = disagreement(context, case)
     except RefusedError:
         return False
-    return isinstance(wrong, Exception) or (isinstance(wrong, Disagreement) and wrong.kind in ("shape", "count"))
+    return isinstance(wrong, Exception) or (
+        isinstance(wrong, Disagreement) and wrong.kind in ("shape", "dtype", "count")
+    )
 
 
 def _found(context: Context, case: Case, symbolic: bool, message: str, compared: int) -> Outcome:
