@@ -55,6 +55,24 @@ def test_a_backward_returns_the_gradients_of_all_differentiable_inputs_by_defaul
     assert default_gradient_names(FROZEN) == ("grad_w",)
 
 
+def test_a_number_of_gradients_that_does_not_fit_is_refused_by_the_inputs_names() -> None:
+    def backward(grad_y: Matrix) -> Matrix: ...
+    def three(grad_y: Matrix) -> tuple[Matrix, Matrix, Matrix]: ...
+
+    with pytest.raises(DefinitionError) as too_few:
+        read_signature(backward, Choices(), forward=FORWARD)
+    assert str(too_few.value) == (
+        "backward: it returns 1 gradient, but forward has 2 differentiable inputs (x, w), and what is missing would "
+        "silently be zero. Return grad_x, grad_w in this order, or name the inputs without a gradient in "
+        "nondifferentiable=, such as nondifferentiable=('w',) with forward"
+    )
+    with pytest.raises(DefinitionError, match="returns 3 gradients, but those of forward are 2: grad_x, grad_w"):
+        read_signature(three, Choices(), forward=FORWARD)
+    without = read_signature(forward, Choices(nondifferentiable=frozenset({"x", "w"})))
+    with pytest.raises(DefinitionError, match="returns 1 gradient, but forward has no input whose gradient"):
+        read_signature(backward, Choices(), forward=without)
+
+
 def unknown_argument(grad_y: Matrix, z: Matrix) -> Matrix: ...
 def gradient_of_saved(grad_saved_y: Matrix) -> Matrix: ...
 def other_kind(grad_y: Matrix, w: Float[Tensor, "N"]) -> Matrix: ...

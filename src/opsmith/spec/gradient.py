@@ -12,6 +12,7 @@ from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
 __all__ = [
     "Argument",
     "Wiring",
+    "check_number_of_gradients",
     "check_passed_gradients",
     "default_gradient_names",
     "mark_skippable",
@@ -44,6 +45,24 @@ class Wiring:
 def default_gradient_names(forward: Signature) -> tuple[str, ...]:
     """Return `grad_<input>` for each input whose gradient a backward computes, in order: its outputs where it names none."""
     return tuple(f"grad_{parameter.name}" for parameter in forward.parameters if _is_computed(parameter))
+
+
+def check_number_of_gradients(forward: Signature, backward: str, found: int) -> None:
+    """Reject a backward without outputs= that returns more or fewer gradients than expected; raises DefinitionError."""
+    inputs = [parameter.name for parameter in forward.parameters if _is_computed(parameter)]
+    if found == len(inputs):
+        return
+    returns = f"{backward}: it returns {found} gradient{'' if found == 1 else 's'}"
+    if not inputs:
+        raise DefinitionError(f"{returns}, but {forward.name} has no input whose gradient a backward computes")
+    expected = ", ".join(f"grad_{name}" for name in inputs)
+    if found > len(inputs):
+        raise DefinitionError(f"{returns}, but those of {forward.name} are {len(inputs)}: {expected}")
+    raise DefinitionError(
+        f"{returns}, but {forward.name} has {len(inputs)} differentiable input{'' if len(inputs) == 1 else 's'} "
+        f"({', '.join(inputs)}), and what is missing would silently be zero. Return {expected} in this order, or name the "
+        f"inputs without a gradient in nondifferentiable=, such as nondifferentiable=({inputs[-1]!r},) with {forward.name}"
+    )
 
 
 def check_passed_gradients(signature: Signature) -> None:
