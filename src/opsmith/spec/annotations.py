@@ -114,7 +114,7 @@ def _read_parameter(where: str, parameter: inspect.Parameter, hint: Any, choices
     kind, tensor = read_kind(where, hint)
     has_default = parameter.default is not parameter.empty
     if has_default:
-        check_default(where, kind, parameter.default)
+        check_default(where, hint, kind, parameter.default)
         default = as_declared(kind, parameter.default)
     else:
         default = None
