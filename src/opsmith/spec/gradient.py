@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from opsmith.errors import DefinitionError
+from opsmith.spec.gradient_types import check_gradient_types
 from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
 
 __all__ = [
@@ -142,7 +143,28 @@ def wire_backward(forward: Signature, backward: Signature) -> Wiring:
                 f"{backward.name}: it returns no gradient of {parameter.name}, which would then silently be zero. Return "
                 f"grad_{parameter.name} too, or declare nondifferentiable=({parameter.name!r},) with {forward.name}"
             )
+    check_gradient_types(
+        forward,
+        backward,
+        _tensors_of_both(forward, backward, wiring),
+        [(output, forward.parameters[index]) for output, index in zip(backward.outputs, wiring.inputs, strict=True)],
+    )
     return wiring
+
+
+def _tensors_of_both(
+    forward: Signature, backward: Signature, wiring: Wiring
+) -> Iterator[tuple[TensorType, TensorType]]:
+    """Yield the tensors that a backward takes, each as annotated there and in the forward.
+
+    Lists are left out: what names a size of their tensors may be another one in each.
+    """
+    for argument, parameter in zip(wiring.arguments, backward.parameters, strict=True):
+        if parameter.tensor is not None and parameter.kind is not Kind.TENSOR_LIST:
+            if argument.source == "input":
+                yield parameter.tensor, forward.parameters[argument.index].tensor_type
+            else:
+                yield parameter.tensor, forward.outputs[argument.index].tensor
 
 
 def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argument:
