@@ -41,6 +41,23 @@ def test_what_was_never_called_does_not_pass() -> None:
     assert "examples=" in finding.hint
 
 
+def test_a_mistake_in_the_body_is_told_with_its_line_and_without_advice() -> None:
+    def misspelt(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+        return x.sinn()
+
+    def chosen_by_name(x: Float[Tensor, "N"], name: str) -> Float[Tensor, "N"]:
+        return getattr(x, name)()
+
+    finding = check(misspelt, "value").findings[0]
+    line = misspelt.__code__.co_firstlineno + 1
+    assert "the reference itself fails, for each of" in finding.message
+    assert "AttributeError: 'Tensor' object has no attribute 'sinn' (for plain: x (2,))" in finding.message
+    assert f"{__file__}:{line}: return x.sinn()" in finding.message
+    assert not finding.hint
+    # There the values are at fault, and the user can give others.
+    assert "examples=" in check(chosen_by_name, "value").findings[0].hint
+
+
 def test_examples_of_several_sizes_make_it_pass() -> None:
     examples = [(torch.randn(n), torch.tensor([n - 5, 5])) for n in (5000, 5007)]
     report = check(pair_sums, "value", "sizes", examples=examples)

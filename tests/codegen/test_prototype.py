@@ -32,7 +32,10 @@ def test_a_template_over_several_lines_is_shown_on_one() -> None:
     ("source", "entry", "line", "text"),
     [
         ("void f(int a) {}\nvoid g(int b) {}", "g", 2, "void g(int b)"),
-        ("namespace user {\nvoid f() {}\n}", "user::f", 2, "void f()"),
+        ("namespace user {\nvoid f() {}\n}", "user::f", 2, "void user::f()"),
+        ("namespace user { int g() { return 1; } }\nvoid f() {}", "f", 2, "void f()"),
+        ("namespace a::b { namespace c {\nvoid f() {}\n}}", "f", 2, "void a::b::c::f()"),
+        ("namespace { inline namespace v1 {\nvoid f() {}\n}}", "f", 2, "void f()"),
         ("std::tuple<Tensor, Tensor> f(const Tensor& x) {", "f", 1, "std::tuple<Tensor, Tensor> f(const Tensor& x)"),
         ("int x = 3;\nstatic inline int* f(int a)\n{", "f", 2, "static inline int* f(int a)"),
         ("void scaled(int a) {}\nvoid scale(int b) {}", "scale", 2, "void scale(int b)"),

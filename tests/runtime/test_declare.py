@@ -116,7 +116,10 @@ BACKWARD = {
         '(grad_out: Float[Tensor, "*n"], z: float) -> Float[Tensor, "*n"]: return grad_out',
         "the parameter z is neither a gradient nor an input nor an output of double. There are grad_out, x, out",
     ),
-    "returns too little": ('(x: Float[Tensor, "*n"]) -> None: return None', "outputs= names 1 outputs, but 0 are"),
+    "returns too little": (
+        '(x: Float[Tensor, "*n"]) -> None: return None',
+        "it returns 0 gradients, but double has 1 differentiable input (x), and what is missing would silently be zero",
+    ),
 }
 
 

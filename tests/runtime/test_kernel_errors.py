@@ -87,13 +87,16 @@ def test_a_kernel_that_does_not_know_opsmith_s_names_is_no_misfit(
     assert "does not match" not in message
 
 
-def test_prototypes_that_are_alike_come_with_what_the_compiler_says(package: Package) -> None:
-    """The kernel lies in a namespace that its definition does not name."""
+def test_a_kernel_in_a_namespace_is_shown_with_it_and_with_the_entry_that_finds_it(package: Package) -> None:
     kernel = FITTING.replace("template", "namespace mine {\ntemplate") + "}\n"
     message = failure(package(VIEW, scale__cpp=kernel), SignatureError)
     assert f"the definition needs   {NEEDED}\n" in message
-    assert f"the file has           {NEEDED}\n" in message
+    assert f"the file has           {NEEDED.replace('scale(', 'mine::scale(')}\n" in message
     assert re.search(r"the compiler says      .*mine::scale", message)
+    entry = 'opsmith.view("scale.cpp", entry="mine::scale")'
+    assert f"Name it with its namespace: cpu={entry}." in message
+    module = package(DEFINITION.format(kernel=entry), scale__cpp=kernel)
+    assert module.scale(torch.ones(2, 3), 2.0).tolist() == [[2.0] * 3] * 2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations  # as a user's module may: every annotation h
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Optional
+from typing import Any, Literal, Optional
 
 import numpy as np
 import pytest
@@ -229,13 +229,20 @@ def test_an_impossible_definition_is_refused_with_the_reason(function: Callable[
         (float, float("inf"), "is float and cannot have the default inf; use the default None"),
         (float | None, float("nan"), "is float? and cannot have the default nan; use the default None"),
         (bool, 1, "is bool and cannot have the default 1"),
-        (str, None, "is str and cannot have the default None"),
+        (str, None, "is str and cannot have the default None; take a str, and let '' stand for None"),
+        (int, None, "is int and cannot have the default None; annotate it int | None"),
+        (Literal["a", "b"], None, "is str and cannot have the default None"),
+        (
+            list[int],
+            None,
+            "is int[] and cannot have the default None; take the list itself, and let an empty one stand",
+        ),
         (list[int], [1, 2.0], "is int[] and cannot have the default [1, 2.0]"),
         (list[int], 3, "is int[] and cannot have the default 3"),
         (list[float], ["a"], "is float[] and cannot have the default ['a']"),
         (int | None, "x", "is int? and cannot have the default 'x'"),
         (bool | None, 0, "is bool? and cannot have the default 0"),
-        (Vector, None, "is Tensor and cannot have the default None"),
+        (Vector, None, 'is Tensor and cannot have the default None; annotate it Float[Tensor, "N"] | None'),
         (Vector | None, 0, "is Tensor? and cannot have the default 0"),
         (list[Vector], [], "is Tensor[] and cannot have the default []"),
         (int, 1 << 63, "cannot have the default 9223372036854775808: an int of an operator has 64 bits"),

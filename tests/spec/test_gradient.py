@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 from torch import Tensor
 
 from opsmith.errors import DefinitionError
@@ -53,6 +53,79 @@ def test_names_say_where_every_argument_comes_from() -> None:
 def test_a_backward_returns_the_gradients_of_all_differentiable_inputs_by_default() -> None:
     assert default_gradient_names(FORWARD) == ("grad_x", "grad_w")
     assert default_gradient_names(FROZEN) == ("grad_w",)
+
+
+def scaled(
+    x: Float[Tensor, "N"], w: Float[Tensor, "M"], box: Float[Tensor, "K 4"], t: Float32[Tensor, "*n"], up: int
+) -> Float[Tensor, "N*up"]: ...
+
+
+SCALED = read_signature(scaled, Choices(nondifferentiable=frozenset({"box", "t"})))
+BOX = read_signature(scaled, Choices(nondifferentiable=frozenset({"x", "w", "t"})))
+TYPED = read_signature(scaled, Choices(nondifferentiable=frozenset({"x", "w", "box"})))
+N, M = Float[Tensor, "N"], Float[Tensor, "M"]
+
+
+def swapped(grad_out: Float[Tensor, "K"], x: N, w: M) -> tuple[M, N]: ...
+def swapped_names(grad_out: Float[Tensor, "K"], x: M, w: N) -> tuple[N, M]: ...
+def too_few_dimensions(box: Float[Tensor, "K 4"]) -> Float[Tensor, "K"]: ...
+def other_number(box: Float[Tensor, "K 4"]) -> Float[Tensor, "K 5"]: ...
+def other_type(t: Float32[Tensor, "*n"]) -> Float64[Tensor, "*n"]: ...
+
+
+@pytest.mark.parametrize(
+    ("signature", "function", "words"),
+    [
+        (
+            SCALED,
+            swapped,
+            'grad_x is annotated Float[Tensor, "M"], but x is Float[Tensor, "N"]: the size M of',
+        ),
+        (SCALED, swapped_names, "N of swapped_names is M of scaled, not N"),
+        (
+            BOX,
+            too_few_dimensions,
+            'grad_box is annotated Float[Tensor, "K"], but box is Float[Tensor, "K 4"]: they have 1',
+        ),
+        (BOX, other_number, "5 is not 4"),
+        (TYPED, other_type, "they have no element type in common"),
+    ],
+)
+def test_a_gradient_that_its_input_cannot_have_is_refused(signature: Signature, function: Any, words: str) -> None:
+    with pytest.raises(DefinitionError) as error:
+        wire_backward(signature, read_signature(function, Choices(), forward=signature))
+    assert words in str(error.value)
+
+
+def test_a_backward_has_names_of_its_own() -> None:
+    def renamed_sizes(
+        grad_out: Float[Tensor, "K"], x: Float[Tensor, "M"], w: Float[Tensor, "N"]
+    ) -> tuple[Float[Tensor, "M"], Float[Tensor, "N"]]: ...
+
+    def computed(grad_out: Float[Tensor, "K"], w: M, up: int) -> tuple[Float[Tensor, "K//up"], M]: ...
+    def one_name(grad_out: Float[Tensor, "K"], x: N, w: N) -> tuple[N, N]: ...
+    def grown(grad_out: Float[Tensor, "K"], w: M) -> tuple[Float[Tensor, "K"], M]: ...
+
+    for function in (renamed_sizes, computed, one_name, grown):
+        wire_backward(SCALED, read_signature(function, Choices(), forward=SCALED))
+
+
+def test_a_number_of_gradients_that_does_not_fit_is_refused_by_the_inputs_names() -> None:
+    def backward(grad_y: Matrix) -> Matrix: ...
+    def three(grad_y: Matrix) -> tuple[Matrix, Matrix, Matrix]: ...
+
+    with pytest.raises(DefinitionError) as too_few:
+        read_signature(backward, Choices(), forward=FORWARD)
+    assert str(too_few.value) == (
+        "backward: it returns 1 gradient, but forward has 2 differentiable inputs (x, w), and what is missing would "
+        "silently be zero. Return grad_x, grad_w in this order, or name the inputs without a gradient in "
+        "nondifferentiable=, such as nondifferentiable=('w',) with forward"
+    )
+    with pytest.raises(DefinitionError, match="returns 3 gradients, but those of forward are 2: grad_x, grad_w"):
+        read_signature(three, Choices(), forward=FORWARD)
+    without = read_signature(forward, Choices(nondifferentiable=frozenset({"x", "w"})))
+    with pytest.raises(DefinitionError, match="returns 1 gradient, but forward has no input whose gradient"):
+        read_signature(backward, Choices(), forward=without)
 
 
 def unknown_argument(grad_y: Matrix, z: Matrix) -> Matrix: ...

@@ -51,8 +51,8 @@ def keyword_only(x: Row, *, window: Window, flip: bool) -> Row: ...
 def with_instance(x: Row, window: Window = Window(7, gain=3.0)) -> Row: ...
 
 
-def read(function: Callable[..., Any], *, class_defaults: bool = True, **choices: Any) -> Signature:
-    return read_signature(function, Choices(**choices), class_defaults=class_defaults)
+def read(function: Callable[..., Any], *, forward: Signature | None = None, **choices: Any) -> Signature:
+    return read_signature(function, Choices(**choices), forward=forward)
 
 
 def test_fields_are_arguments_by_their_own_names() -> None:
@@ -97,13 +97,13 @@ def test_a_keyword_only_dataclass_has_keyword_only_fields_and_all_its_defaults()
 
 
 def test_an_instance_as_default_gives_every_field_its_value() -> None:
-    for class_defaults in (True, False):
-        schema = read(with_instance, class_defaults=class_defaults).schema
+    for forward in (None, read(two)):
+        schema = read(with_instance, forward=forward).schema
         assert schema.startswith("with_instance(Tensor x, SymInt size=7, SymInt step=1, float gain=3.0,")
 
 
 def test_a_backward_has_no_defaults_of_the_class() -> None:
-    assert "=" not in read(two, class_defaults=False).schema
+    assert "=" not in read(two, forward=read(two)).schema
 
 
 def test_a_backward_is_given_fields_by_name_whatever_holds_them() -> None:

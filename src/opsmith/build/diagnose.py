@@ -15,7 +15,7 @@ from opsmith.catalogue.machine import ENTRIES as MACHINE
 from opsmith.codegen.instantiate import SIGNATURE_MARK
 from opsmith.codegen.prototype import find_prototype, prototype, struct_definitions
 from opsmith.errors import BuildError, CompileError, SignatureError
-from opsmith.spec.definition import Definition
+from opsmith.spec.definition import Definition, Device, Kernel
 from opsmith.spec.extension import TEXT_MARK
 
 __all__ = ["compiler_output", "explain_failure", "explain_signature", "failed_steps"]
@@ -120,7 +120,21 @@ def explain_signature(error: BuildError, definitions: list[Definition]) -> Build
         + "".join(f"    and                    {' '.join(struct.split())}\n" for struct in structs)
         + f"    the file has           {shown}\n"
         + (f"    the compiler says      {says}\n" if is_news else "")
+        + _advice_on_entry(kernel, device, shown)
         + f"\n`opsmith stub {definition.module}` prints the prototype of every kernel of this module."
+    )
+
+
+def _advice_on_entry(kernel: Kernel, device: Device, shown: str) -> str:
+    """Return how a definition names a function that the file has in another namespace; empty where it does."""
+    name = kernel.entry.rpartition("::")[2]
+    found = re.search(rf"(?<![\w:])((?:\w+::)*{re.escape(name)})\(", shown)
+    if found is None or found[1] == kernel.entry or kernel.style not in ("view", "native"):
+        return ""
+    source = kernel.sources[0].name
+    return (
+        f"\nThe file has `{found[1]}`, and the definition names `{kernel.entry}`. Name it with its namespace: "
+        f'{device}=opsmith.{kernel.style}("{source}", entry="{found[1]}").\n'
     )
 
 

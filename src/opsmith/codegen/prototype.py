@@ -86,7 +86,8 @@ def _native_type(parameter: Parameter | Struct) -> str:
 def find_prototype(source: str, entry: str) -> tuple[int, str] | None:
     """Find where a source file declares a function: its line and its declaration on one line, as a person would read it.
 
-    This only serves error messages; whether a kernel fits is decided by the compiler. Comments are blanked first.
+    The name in it has its namespaces, as an entry is written. This only serves error messages; whether a kernel fits is
+    decided by the compiler. Comments are blanked first.
     """
     name = entry.rpartition("::")[2]
     text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match.group()), source, flags=re.DOTALL)
@@ -95,8 +96,23 @@ def find_prototype(source: str, entry: str) -> tuple[int, str] | None:
     if match is None:
         return None
     line = text.count("\n", 0, match.start("args")) + 1
-    declaration = f"{match.group('head').strip()} {name}({match.group('args').strip()})"
+    qualified = "".join(f"{namespace}::" for namespace in _namespaces_at(text, match.start("args"))) + name
+    declaration = f"{match.group('head').strip()} {qualified}({match.group('args').strip()})"
     return line, re.sub(r"\s+", " ", declaration).replace("< ", "<").replace("( ", "(")
+
+
+def _namespaces_at(text: str, position: int) -> list[str]:
+    """Return the named namespaces that are open at a position of a source without comments, the outermost first."""
+    open_: list[str] = []  # a name for each brace; "" for those of other things
+    for match in re.finditer(
+        r"(?P<inline>inline\s+)?\bnamespace\s+(?P<name>[\w:]+)\s*\{|(?P<brace>[{}])", text[:position]
+    ):
+        if match["brace"] != "}":
+            # Names of an inline namespace are found without it.
+            open_.append("" if match["inline"] else match["name"] or "")
+        elif open_:
+            open_.pop()
+    return [name for name in open_ if name]
 
 
 def skeleton(definitions: list[Definition], device: Device) -> str:

@@ -20,7 +20,7 @@ from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import from_torch
-from opsmith.spec.gradient import default_gradient_names, mark_skippable, renamed, wire_backward
+from opsmith.spec.gradient import mark_skippable, renamed, wire_backward
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
 
@@ -45,8 +45,6 @@ def define_backward(
 ) -> tuple[Definition, Definition]:
     """Return the forward's definition, which now has a backward, and the backward's."""
     _check_function(function, f"{forward.name}.backward")
-    if options.outputs is None:
-        options = replace(options, outputs=default_gradient_names(forward.signature))
     if options.batch is None and forward.batch is False:
         options = replace(options, batch=False)
     backward = _define(function, forward.namespace, options, forward=forward)
@@ -110,7 +108,7 @@ def _define(
     function: Callable[..., Any], namespace: str, options: DefinitionOptions, *, forward: Definition | None = None
 ) -> Definition:
     choices = _choices(function.__name__, options)
-    signature = read_signature(function, choices, class_defaults=forward is None)
+    signature = read_signature(function, choices, forward=forward.signature if forward else None)
     plan_sizes(signature)
     if options.batch is not None:
         from opsmith.spec.samples import check_batch

@@ -15,7 +15,7 @@ from typing import Any
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.dtypes import Generic
-from opsmith.spec.gradient import check_passed_gradients
+from opsmith.spec.gradient import check_number_of_gradients, check_passed_gradients, default_gradient_names
 from opsmith.spec.kinds import (
     CAN_BE,
     as_declared,
@@ -46,10 +46,11 @@ class Choices:
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_signature(function: Callable[..., Any], choices: Choices, *, class_defaults: bool = True) -> Signature:
+def read_signature(function: Callable[..., Any], choices: Choices, *, forward: Signature | None = None) -> Signature:
     """Return the signature of a definition; raises DefinitionError for invalid arguments or results.
 
-    A dataclass's own defaults are those of its fields where `class_defaults` is set: a backward is given every value.
+    `forward` is set for a backward. That returns a gradient of every differentiable input unless outputs= names others,
+    and its dataclasses' own defaults are not those of their fields: it is given every value.
     """
     name = function.__name__
     try:
@@ -61,7 +62,7 @@ def read_signature(function: Callable[..., Any], choices: Choices, *, class_defa
         [
             argument
             for parameter in declared.values()
-            for argument in _read_arguments(name, parameter, hints, choices, class_defaults)
+            for argument in _read_arguments(name, parameter, hints, choices, forward is None)
         ]
     )
     check_field_names(name, parameters, tuple(declared))
@@ -72,7 +73,7 @@ def read_signature(function: Callable[..., Any], choices: Choices, *, class_defa
         )
     if "return" not in hints:
         raise DefinitionError(f"{name}: the return annotation is missing; annotate what is returned, or `-> None`")
-    outputs = _read_outputs(name, hints["return"], choices)
+    outputs = _read_outputs(name, hints["return"], choices, forward)
     if (mutated := sum(parameter.mutated for parameter in parameters)) > len(ascii_lowercase):
         limit = len(ascii_lowercase)  # the alias annotations of a schema, Tensor(a!) to Tensor(z!)
         raise DefinitionError(f"{name}: it mutates {mutated} tensors; an operator can mutate {limit}")
@@ -113,7 +114,7 @@ def _read_parameter(where: str, parameter: inspect.Parameter, hint: Any, choices
     kind, tensor = read_kind(where, hint)
     has_default = parameter.default is not parameter.empty
     if has_default:
-        check_default(where, kind, parameter.default)
+        check_default(where, hint, kind, parameter.default)
         default = as_declared(kind, parameter.default)
     else:
         default = None
@@ -140,7 +141,7 @@ def _read_parameter(where: str, parameter: inspect.Parameter, hint: Any, choices
     )
 
 
-def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Output, ...]:
+def _read_outputs(operator: str, annotation: Any, choices: Choices, forward: Signature | None) -> tuple[Output, ...]:
     if annotation is None or annotation is type(None):
         annotations: tuple[Any, ...] = ()
     elif typing.get_origin(annotation) is tuple:
@@ -148,7 +149,10 @@ def _read_outputs(operator: str, annotation: Any, choices: Choices) -> tuple[Out
     else:
         annotations = (annotation,)
     names = choices.outputs
-    if names is None:
+    if names is None and forward is not None:
+        check_number_of_gradients(forward, operator, len(annotations))
+        names = default_gradient_names(forward)
+    elif names is None:
         names = ("out",) if len(annotations) == 1 else tuple(f"out{index}" for index in range(len(annotations)))
     if len(names) != len(annotations):
         raise DefinitionError(f"{operator}: outputs= names {len(names)} outputs, but {len(annotations)} are annotated")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from opsmith.errors import DefinitionError
+from opsmith.spec.gradient_types import check_gradient_types
 from opsmith.spec.signature import Kind, Parameter, Signature, TensorType
 
 __all__ = [
     "Argument",
     "Wiring",
+    "check_number_of_gradients",
     "check_passed_gradients",
     "default_gradient_names",
     "mark_skippable",
@@ -44,6 +46,24 @@ class Wiring:
 def default_gradient_names(forward: Signature) -> tuple[str, ...]:
     """Return `grad_<input>` for each input whose gradient a backward computes, in order: its outputs where it names none."""
     return tuple(f"grad_{parameter.name}" for parameter in forward.parameters if _is_computed(parameter))
+
+
+def check_number_of_gradients(forward: Signature, backward: str, found: int) -> None:
+    """Reject a backward without outputs= that returns more or fewer gradients than expected; raises DefinitionError."""
+    inputs = [parameter.name for parameter in forward.parameters if _is_computed(parameter)]
+    if found == len(inputs):
+        return
+    returns = f"{backward}: it returns {found} gradient{'' if found == 1 else 's'}"
+    if not inputs:
+        raise DefinitionError(f"{returns}, but {forward.name} has no input whose gradient a backward computes")
+    expected = ", ".join(f"grad_{name}" for name in inputs)
+    if found > len(inputs):
+        raise DefinitionError(f"{returns}, but those of {forward.name} are {len(inputs)}: {expected}")
+    raise DefinitionError(
+        f"{returns}, but {forward.name} has {len(inputs)} differentiable input{'' if len(inputs) == 1 else 's'} "
+        f"({', '.join(inputs)}), and what is missing would silently be zero. Return {expected} in this order, or name the "
+        f"inputs without a gradient in nondifferentiable=, such as nondifferentiable=({inputs[-1]!r},) with {forward.name}"
+    )
 
 
 def check_passed_gradients(signature: Signature) -> None:
@@ -123,7 +143,28 @@ def wire_backward(forward: Signature, backward: Signature) -> Wiring:
                 f"{backward.name}: it returns no gradient of {parameter.name}, which would then silently be zero. Return "
                 f"grad_{parameter.name} too, or declare nondifferentiable=({parameter.name!r},) with {forward.name}"
             )
+    check_gradient_types(
+        forward,
+        backward,
+        _tensors_of_both(forward, backward, wiring),
+        [(output, forward.parameters[index]) for output, index in zip(backward.outputs, wiring.inputs, strict=True)],
+    )
     return wiring
+
+
+def _tensors_of_both(
+    forward: Signature, backward: Signature, wiring: Wiring
+) -> Iterator[tuple[TensorType, TensorType]]:
+    """Yield the tensors that a backward takes, each as annotated there and in the forward.
+
+    Lists are left out: what names a size of their tensors may be another one in each.
+    """
+    for argument, parameter in zip(wiring.arguments, backward.parameters, strict=True):
+        if parameter.tensor is not None and parameter.kind is not Kind.TENSOR_LIST:
+            if argument.source == "input":
+                yield parameter.tensor, forward.parameters[argument.index].tensor_type
+            else:
+                yield parameter.tensor, forward.outputs[argument.index].tensor
 
 
 def _wire_argument(forward: Signature, backward: Signature, index: int) -> Argument:

@@ -132,8 +132,8 @@ def read_tensor(where: str, annotation: Any) -> TensorType:
     return TensorType(element, parse_shape(annotation.dim_str, where=where), name_of(annotation))
 
 
-def check_default(where: str, kind: Kind, default: Any) -> None:
-    """Raise DefinitionError for a default that is not a value of the argument's kind."""
+def check_default(where: str, annotation: Any, kind: Kind, default: Any) -> None:
+    """Raise DefinitionError for a default that is not a value of the argument's kind, which its annotation has."""
     checks: dict[Kind, Callable[[Any], bool]] = {
         Kind.INT: _is_int,
         Kind.FLOAT: _is_finite,
@@ -147,13 +147,24 @@ def check_default(where: str, kind: Kind, default: Any) -> None:
         Kind.OPTIONAL_BOOL: lambda value: value is None or isinstance(value, bool),
     }
     if kind not in checks or not checks[kind](default):
-        # PyTorch's schema language has no words for inf and nan.
-        hint = "; use the default None and replace it in the body" if isinstance(default, float) else ""
+        hint = _instead_of_default(annotation, kind, default)
         raise DefinitionError(f"{where} is {kind.value} and cannot have the default {_shown(default)}{hint}")
     declared = as_declared(kind, default)
     for value in declared if isinstance(declared, list) else [declared]:
         if why := _why_unreadable(value):
             raise DefinitionError(f"{where} cannot have the default {_shown(value)}: {why}")
+
+
+def _instead_of_default(annotation: Any, kind: Kind, default: Any) -> str:
+    """Return what to write in place of a default; "" where nothing but another value helps."""
+    if isinstance(default, float):  # PyTorch's schema language has no words for inf and nan
+        return "; use the default None and replace it in the body"
+    if default is not None:
+        return ""
+    if kind in _OPTIONALS and not choices_in(annotation):
+        return f"; annotate it {name_of(annotation)} | None"
+    instead = _instead_of_union([annotation])
+    return f"; {instead}" if instead else ""
 
 
 def _why_unreadable(value: Any) -> str:

@@ -139,7 +139,7 @@ def _read_field(
     elif with_defaults and field.default is not dataclasses.MISSING:
         has_default, default = True, field.default
     if has_default:
-        check_default(where, kind, default)
+        check_default(where, hint, kind, default)
     return Parameter(
         field.name,
         kind,
