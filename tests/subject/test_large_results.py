@@ -7,6 +7,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
+from opsmith.subject.choices_of_sizes import EDGES
 from opsmith.subject.subject import subject_of
 
 
@@ -56,3 +57,20 @@ def test_sizes_that_are_numbers_are_what_they_are() -> None:
     assert set(_shapes(fixed)) == {(3, 512)}
     assert len(_shapes(fixed)) > 20
     assert _shapes(very_large) == [(2048, 2048)]
+
+
+def beside_a_group(x: Float[Tensor, "*batch T 2*D"], cos: Float[Tensor, "T D"]) -> Float[Tensor, "*batch T 2*D"]:
+    return x * cos.repeat(1, 2)
+
+
+def scaled_beside_a_group(x: Float[Tensor, "*batch N"], weight: Float[Tensor, "N"]) -> Float[Tensor, "*batch N"]:
+    return x * weight
+
+
+def test_a_name_has_every_size_beside_a_group_too() -> None:
+    shapes = _shapes(beside_a_group)
+    assert {*EDGES} <= {shape[-2] for shape in shapes}
+    assert {2 * size for size in EDGES} <= {shape[-1] for shape in shapes}
+    assert 70_001 in {shape[-1] for shape in _shapes(scaled_beside_a_group)}
+    # What was tried with a group of two dimensions still is.
+    assert (3, 5, 257, 6) in shapes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,7 +87,8 @@ def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: S
     )
     inputs = _inputs_of(passed, case, device, few)
     calls = _earlier_calls(subject, program, earlier, device, few)
-    shown = ending(name, program)
+    # One tensor as two arguments shows in the results.
+    shown = ending("value" if case.one_tensor else name, program)
     if earlier and name in _REPEATED:
         shown = ["first = " + program.call, *calls, *inputs, f"print(first, {program.call}, sep='\\n')"]
     else:
@@ -125,8 +126,17 @@ def _missing(operator: _Name, reference: _Name, text: str) -> str:
     return "an example's numbers are too many to print" if TOO_LARGE in text else ""
 
 
-def _inputs_of(passed: Iterable[str], case: Case, device: str, few: int) -> list[str]:
-    return [line for name in passed for line in _assigned(name, case.arguments[name], device, few)]
+def _inputs_of(passed: Sequence[str], case: Case, device: str, few: int) -> list[str]:
+    first = next((name for name in passed if name in case.one_tensor), "")
+    return [
+        line
+        for name in passed
+        for line in (
+            [f"{name} = {first}"]
+            if name in case.one_tensor and name != first
+            else _assigned(name, case.arguments[name], device, few)
+        )
+    ]
 
 
 def _assigned(name: str, value: Any, device: str, few: int) -> list[str]:

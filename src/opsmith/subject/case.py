@@ -64,20 +64,25 @@ class Case:
     """The arguments of one call, by parameter: recipes, lists of recipes, None, numbers and texts.
 
     `label` describes what is particular about it; `group` is the part of the suite it belongs to. `base` is the same
-    call without what is particular: an operator that is wrong there too is not wrong because of it.
+    call without what is particular: an operator that is wrong there too is not wrong because of it. `one_tensor` names
+    two arguments that are the same tensor, not two equal ones.
     """
 
     arguments: Mapping[str, Any]
     label: str = ""
     group: str = "plain"
     base: Case | None = field(default=None, compare=False, repr=False)
+    one_tensor: tuple[str, ...] = ()
 
     def build(self, device: _Device = "cpu", drawn_on: _Device = "cpu") -> dict[str, Any]:
         """Return the arguments, with new tensors.
 
         The numbers are drawn on the CPU, so that all devices have the same ones. On a GPU that is done sooner.
         """
-        return {name: _build(value, device, drawn_on) for name, value in self.arguments.items()}
+        values = {name: _build(value, device, drawn_on) for name, value in self.arguments.items()}
+        if self.one_tensor:
+            values |= dict.fromkeys(self.one_tensor, values[self.one_tensor[0]])
+        return values
 
     def tensors(self) -> dict[str, TensorRecipe]:
         """Return the recipes by name; those of a list as `name[0]`, `name[1]`, ..."""

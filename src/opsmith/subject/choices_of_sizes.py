@@ -14,6 +14,7 @@ __all__ = [
     "EDGES",
     "LARGE",
     "MOST_ELEMENTS",
+    "MOST_OF_ONE_SIZE",
     "about_size",
     "is_full_tile",
     "is_tail",
@@ -90,6 +91,10 @@ DECIDES, ALL_COUNT = "the last element decides, ", "positive values, "
 ALL_EQUAL = "all sizes "
 # A case on the CPU has no more elements than this, so that a suite takes a second and not a minute.
 MOST_ELEMENTS = 1 << 18
+# And one of the many sizes no more than this.
+MOST_OF_ONE_SIZE = MOST_ELEMENTS // 8
+# What groups and other names are where those of the plain call are too many elements, the largest first.
+_SMALLER = ((2, 2), (1, 2), (2, 1), (1, 1))
 
 
 def plain_choice(space: Space) -> Choice:
@@ -131,14 +136,15 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
     """Yield the calls of the groups sizes, empty and large: one size at a time, then two large ones, then long rows."""
     for name in space.names:
         for size in EDGES:
-            sizes = {**base.sizes, name: size}
-            yield replace(base, sizes=sizes, label=f"{name} = {size}", group="sizes")
+            yield _of_size(space, replace(base, label=f"{name} = {size}", group="sizes"), name, size)
         yield replace(base, sizes={**base.sizes, name: 0}, label=f"{name} = 0", group="empty")
     yield from _tiles(space, base)
     for name in space.names:
         for size in (LARGE, _SQUARE):
             sizes = dict.fromkeys(space.names, 1) | {name: size}
             large = replace(base, sizes=sizes, label=f"{name} = {size}", group="large")
+            if space.elements(large) > MOST_ELEMENTS:
+                large = replace(large, groups=dict.fromkeys(space.groups, (1,)))
             if space.has_small_results(large):
                 yield large
                 break
@@ -168,6 +174,20 @@ def longest_choices(space: Space) -> Iterator[Choice]:
     ]
     fitting = (one for one in choices if space.elements(one) <= _MOST_IN_LONGEST and space.has_small_results(one))
     yield from (replace(choice, group="large") for choice in islice(fitting, _MOST_LONGEST))
+
+
+def _of_size(space: Space, choice: Choice, name: str, size: int) -> Choice:
+    """Return a choice with one size, the others smaller where it would not be tried otherwise: next to a group, say."""
+    found = replace(choice, sizes={**choice.sizes, name: size})
+    smaller = (
+        replace(
+            found,
+            sizes={**dict.fromkeys(space.names, other), name: size},
+            groups=dict.fromkeys(space.groups, (group,)),
+        )
+        for group, other in _SMALLER
+    )
+    return next((one for one in (found, *smaller) if space.elements(one) <= MOST_OF_ONE_SIZE), found)
 
 
 def _of_group(space: Space, base: Choice, group: str) -> Iterator[Choice]:

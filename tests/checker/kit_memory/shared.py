@@ -72,6 +72,21 @@ def itself_by_hand(x: Tensor) -> Tensor:
     return x.mul_(1)
 
 
+def added_(x: Float[Tensor, "N"], a: Float[Tensor, "N"], b: Float[Tensor, "N"]) -> None:
+    x.add_(a + 2 * b)
+
+
+@torch.library.custom_op("kit_memory::added_right_", mutates_args=("x",))
+def added_right_(x: Tensor, a: Tensor, b: Tensor) -> None:
+    x.add_(a + 2 * b)
+
+
+@torch.library.custom_op("kit_memory::added_once_", mutates_args=("x",))
+def added_once_(x: Tensor, a: Tensor, b: Tensor) -> None:
+    """Wrong where both are one tensor."""
+    x.add_(a if a.data_ptr() == b.data_ptr() else a + 2 * b)
+
+
 library = torch.library.Library("kit_memory", "FRAGMENT")
 library.define("twin(Tensor x) -> Tensor")
 library.impl("twin", lambda x: x, "CPU")

@@ -116,6 +116,20 @@ def test_aliases_that_the_schema_declares(op: Any) -> None:
     assert report.ok, report.findings
 
 
+def test_one_tensor_as_two_arguments_of_an_operator_that_returns_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = CheckPlan(properties=chosen(("aliasing",)), dtypes=("float64",))
+    assert_passes(run_check(subject_of(shared.added_right_, reference=shared.added_), plan))
+    report = run_check(subject_of(shared.added_once_, reference=shared.added_), plan)
+    assert report.failed == ("aliasing",)
+    (finding,) = report.findings
+    assert finding.message.startswith("plain: with one tensor as a and as b, and not with two equal ones, ")
+    assert "program does not show it" not in finding.message
+    assert "\nb = a\n" in finding.snippet
+    exec(finding.snippet, {})
+    after, expected = (line.partition(":")[2].strip() for line in capsys.readouterr().out.splitlines())
+    assert after != expected
+
+
 @pytest.mark.slow("several properties of an operator in Python")
 def test_examples_keep_their_numbers() -> None:
     x = torch.randn(9)

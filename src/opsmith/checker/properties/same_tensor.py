@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
-from opsmith.checker.calls import accepted, accepts, kernel_outputs, quiet
+from opsmith.checker.calls import accepted, accepts, quiet
 from opsmith.checker.outcome import Finding
 from opsmith.checker.properties.agreement import RefusedError, agrees, judged
 from opsmith.checker.properties.context import Context
@@ -37,19 +37,18 @@ def wrong_for_one_tensor(context: Context) -> tuple[Finding | None, int]:
         if wrong is not None and _is_due_to_it(context, case, one, other):
             words = f"{case.label}: with one tensor as {one} and as {other}, and not with two equal ones, "
             words += f"it raises {wrong}" if isinstance(wrong, Exception) else f"{wrong}"
-            return Finding(words, case, _HINT), count
+            return Finding(words, replace(case, one_tensor=(one, other)), _HINT), count
     return None, count
 
 
 def _wrong_for_one(context: Context, case: Case, one: str, other: str) -> Disagreement | Exception | None:
     """Return what is wrong with a call in which two arguments are one tensor; raises RefusedError."""
-    values = case.build(context.device)
-    expected = expect(context.subject, case, values)
-    values[other] = values[one]
+    expected = expect(context.subject, case, case.build(context.device))
+    values = replace(case, one_tensor=(one, other)).build(context.device)
     context.tell(case)
     with quiet():
         try:
-            found = kernel_outputs(context.subject, values)
+            found = context.subject.kernel_results(values)
         except Exception as error:
             return error
     return judged(found, expected)
@@ -72,4 +71,4 @@ def _cases(context: Context) -> Iterator[tuple[Case, str, str]]:
                 continue
             first, second = recipes[one], recipes[other]
             if (first.shape, first.dtype) == (second.shape, second.dtype):
-                yield replace(case, arguments={**case.arguments, other: first}), one, other
+                yield replace(case, arguments={**case.arguments, other: first}, one_tensor=()), one, other
