@@ -25,8 +25,8 @@ _PACKAGES: dict[str, str] = {
     "runtime": "arguments autocast bind body_results bridge compile_cache crash_note declare define derived differentiate "
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
-    "spec": "annotations block_launch casts conditions cpp_names definition dims dtypes gradient interface kinds launch "
-    "launch_numbers registry samples shapes signature sizes structs",
+    "spec": "annotations block_launch casts conditions cpp_names definition dims dtypes gradient gradient_types "
+    "interface kinds launch launch_numbers registry samples shapes signature sizes structs",
     "store": "keys manifest reading",
     "toolchain": "facts shims torch_install",
 }
