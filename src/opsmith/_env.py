@@ -18,6 +18,7 @@ __all__ = [
     "Mode",
     "Variable",
     "absolute_path",
+    "is_known",
     "read",
     "read_mode",
     "read_path",
@@ -222,7 +223,6 @@ VARIABLES: tuple[Variable, ...] = (
 )
 
 _NAMES = frozenset(variable.name for variable in VARIABLES)
-
 
 _MODES: tuple[Mode, ...] = ("auto", "wait", "off")
 

@@ -178,8 +178,7 @@ class Cell:
         message["is_lead_in"] = is_lead_in
         if self.device == "cuda":
             self.process.ask("prepare", self.limits.call_s)
-        is_exact = is_timed and self.is_exact
-        if is_exact:
+        if is_exact := is_timed and self.is_exact:
             self.process.stand_still()
             self._show_hidden()
             self.process.hold_still()

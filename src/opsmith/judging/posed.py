@@ -80,9 +80,9 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
                 if index and not trial.has_time and step in (_in_places, _in_a_row):
                     states[name] = "no time left"
                     continue
-                known, states[name] = states.get(name), "refused"
+                states[name] = "refused"
                 step(trial, posed, earlier)
-                states[name] = "no time left" if known == "no time left" else "right"
+                states[name] = "right"
     except _Refused as refused:
         return Part("refused", (refused.charge,), trial.calls, states)
     except CellError as error:
