@@ -42,9 +42,8 @@ def _spawn(command: list[str]) -> None:
     # Not subprocess.Popen, which warns if the process is not waited for.
     try:
         os.posix_spawn(command[0], command, environment, file_actions=silence, setsid=True)
-    except (
-        NotImplementedError
-    ):  # a Python built for a glibc older than 2.26: a group of its own is spared by Ctrl-C too
+    except NotImplementedError:
+        # A Python that was built for a glibc older than 2.26. A group of its own is spared by Ctrl-C too.
         os.posix_spawn(command[0], command, environment, file_actions=silence, setpgroup=0)
 
 

@@ -5,11 +5,9 @@ The judge believes two things of what happens there: the bytes of results that a
 
 from __future__ import annotations
 
-import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +25,7 @@ from opsmith.judging.memory import Shared, describe, sum_of_words
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign, Walls
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.scratch import differs
 from opsmith.judging.staging import StagedResults
 
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
@@ -178,7 +177,8 @@ class Cell:
         message["is_lead_in"] = is_lead_in
         if self.device == "cuda":
             self.process.ask("prepare", self.limits.call_s)
-        if is_exact := is_timed and self.is_exact:
+        is_exact = is_timed and self.is_exact
+        if is_exact:
             self.process.stand_still()
             self._show_hidden()
             self.process.hold_still()
@@ -265,7 +265,7 @@ class Cell:
         """Return the names of the candidate's files that are not as they were copied."""
         assert self.candidate is not None
         folder = self.process.folder / "candidate"
-        return [name for name, content in self.candidate.text.items() if _differs(folder / name, content)]
+        return [name for name, content in self.candidate.text.items() if differs(folder / name, content)]
 
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""
@@ -289,12 +289,3 @@ class Cell:
         """End the process and remove its files."""
         self.process.close()
         self._areas.close()
-
-
-def _differs(path: Path, content: bytes) -> bool:
-    """Whether a file has another content; what is not a file of that size is not read, as it may have no end."""
-    try:
-        found = path.lstat()
-        return not stat.S_ISREG(found.st_mode) or found.st_size != len(content) or path.read_bytes() != content
-    except OSError:
-        return True

@@ -1,4 +1,4 @@
-"""Measures and removes the folder that a candidate writes to, whatever it has made there.
+"""Measures, compares and removes what a candidate has in its folder, whatever it has made there.
 
 Nothing here follows a path of the candidate's: folders may be nested deeper than a path can be long, or than Python can
 recurse, be closed to everybody, or hold more files than a disk has room for.
@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Written", "nameless_bytes", "remove_folder", "written_to"]
+__all__ = ["Written", "differs", "nameless_bytes", "remove_folder", "written_to"]
 
 # Compilers and their caches nest folders a few levels deep, and write some thousand files.
 _MOST_DEPTH, _MOST_FILES = 100, 20_000
@@ -47,6 +47,15 @@ def written_to(folder: Path) -> Written:
                         pending.append((entry.path, depth + 1))
                     total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
     return Written(total)
+
+
+def differs(path: Path, content: bytes) -> bool:
+    """Whether a file has another content; what is not a file of that size is not read, as it may have no end."""
+    try:
+        found = path.lstat()
+        return not stat.S_ISREG(found.st_mode) or found.st_size != len(content) or path.read_bytes() != content
+    except OSError:
+        return True
 
 
 def nameless_bytes(pids: Iterable[int], known: Iterable[tuple[int, int]] = ()) -> int:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     Boxes = Tensor | np.ndarray[Any, Any]
 
+# mmcv's.
+_SPLIT, _MIN_SCORE = 10_000, 1e-3
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -84,7 +87,7 @@ def soft_nms(
     scores: Boxes,
     iou_threshold: float = 0.3,
     sigma: float = 0.5,
-    min_score: float = 1e-3,
+    min_score: float = _MIN_SCORE,
     method: Literal["naive", "linear", "gaussian"] = "linear",
     offset: int = 0,
 ) -> tuple[Boxes, Boxes]:
@@ -145,7 +148,6 @@ def batched_nms(
     return torch.cat([boxes[kept], lowered[:, None]], 1), kept
 
 
-_SPLIT, _MIN_SCORE = 10_000, 1e-3  # mmcv's
 # What else nms_cfg may have, by its type.
 _CONFIG = {
     "nms": ("iou_threshold", "offset", "score_threshold"),
