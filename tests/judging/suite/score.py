@@ -244,8 +244,11 @@ def rows_of(asked: argparse.Namespace) -> list[Row]:
 
 
 def _part(text: str) -> tuple[int, int]:
+    """Return which of how many parts, counted from 0; raises ValueError for one that there is not."""
     part, _, parts = text.partition("/")
-    return int(part), int(parts)
+    if not 1 <= int(part) <= int(parts):
+        raise ValueError(text)
+    return int(part) - 1, int(parts)
 
 
 def runnable() -> tuple[str, ...]:
@@ -346,7 +349,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-plain", action="store_true")
     parser.add_argument(
-        "--part", type=_part, default=(0, 1), help="2/4: the third of four parts, each for a GPU of its own"
+        "--part", type=_part, default=(0, 1), help="2/4: the second of four parts, each for a GPU of its own"
     )
     asked = parser.parse_args()
     rows, sources = rows_of(asked), digest()
