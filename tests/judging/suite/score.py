@@ -243,7 +243,7 @@ def rows_of(asked: argparse.Namespace) -> list[Row]:
     return [row for row in rows if row.needs in wanted][part::parts]
 
 
-def _part(text: str) -> tuple[int, int]:
+def part_of(text: str) -> tuple[int, int]:
     """Return which of how many parts, counted from 0; raises ValueError for one that there is not."""
     part, _, parts = text.partition("/")
     if not 1 <= int(part) <= int(parts):
@@ -349,7 +349,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-plain", action="store_true")
     parser.add_argument(
-        "--part", type=_part, default=(0, 1), help="2/4: the second of four parts, each for a GPU of its own"
+        "--part", type=part_of, default=(0, 1), help="2/4: the second of four parts, each for a GPU of its own"
     )
     asked = parser.parse_args()
     rows, sources = rows_of(asked), digest()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from suite.row import CPU, CUDA, NATIVE, TRITON, Row
-from suite.score import RIGHT, judge_row, verdict_of
+from suite.score import RIGHT, judge_row, part_of, verdict_of
 from suite.tables import CHEATS, HONEST, ROWS
 from suite.ways import WAYS
 
@@ -37,6 +37,13 @@ def test_every_way_has_a_cheat():
     assert {number for row in CHEATS.values() for number in row.ways} == set(WAYS)
     assert len(CHEATS) >= 60 and len(HONEST) >= 60
     assert sum(row.needs == CUDA for row in CHEATS.values()) >= 30
+
+
+def test_parts_are_counted_from_1():
+    assert part_of("1/3") == (0, 3) and part_of("3/3") == (2, 3)
+    for text in ("0/3", "4/3", "3"):
+        with pytest.raises(ValueError):
+            part_of(text)
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
