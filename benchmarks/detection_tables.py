@@ -7,10 +7,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from detection_kinds import by_kind
 from opsmith.report.markdown import head_markdown, row_markdown
 from opsmith.report.units import duration
 
-__all__ = ["detection_figures", "digits_figures", "scaling_figures", "training_figure"]
+__all__ = ["detection_figures", "digits_figures", "profile_figures", "scaling_figures", "training_figure"]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 MODELS = {
@@ -53,6 +54,31 @@ def training_figure(model: str, batch: int, precision: str) -> tuple[str, str, s
         f"torchvision: {duration(seconds['torchvision']['median'])}",
         _speedup(row["times_faster"]["torchvision"]),
     )
+
+
+def profile_figures() -> str:
+    """Return where the time of a step goes: a table for each case of benchmarks/detection_profile.py; "" without results."""
+    file = RESULTS / "detection_profile.json"
+    if not file.is_file():
+        return ""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    tables = [
+        f"{content['device']}, torch {content['torch']}, {content['date'][:10]}; milliseconds a step, and launches:"
+    ]
+    return "\n\n".join([*tables, *map(_profile_table, content["rows"])])
+
+
+def _profile_table(row: Row) -> str:
+    steps = {name: (step, by_kind(step["kernels"])) for name, step in row["steps"].items()}
+    case = f"{MODELS[row['model']]}, batch {row['batch']}, {PRECISIONS[row['precision']]}"
+    lines = [head_markdown([case, *("opsmith" if name == "opsmith" else OTHERS[name] for name in steps)])]
+    for kind in dict.fromkeys(kind for _, kinds in steps.values() for kind in kinds):
+        times = [kinds.get(kind, (0.0, 0.0)) for _, kinds in steps.values()]
+        lines.append(row_markdown([kind, *(f"{1e3 * seconds:.2f} ({count:.0f})" for seconds, count in times)]))
+    waiting = [max(0.0, step["seconds"] - step["busy_s"]) for step, _ in steps.values()]
+    lines.append(row_markdown(["no kernel runs", *(f"{1e3 * seconds:.2f}" for seconds in waiting)]))
+    lines.append(row_markdown(["**a step**", *(f"{1e3 * step['seconds']:.2f}" for step, _ in steps.values())]))
+    return "\n".join(lines)
 
 
 def scaling_figures() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from boxes_tables import boxes_figures, paste_masks_figures
 from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figures
-from detection_tables import detection_figures, digits_figures, scaling_figures
+from detection_tables import detection_figures, digits_figures, profile_figures, scaling_figures
 from faster_table import faster_figures
 from floor_table import gradient_floor
 from judge_tables import judge_suite, judge_throughput, judge_times, kernelbench
@@ -110,6 +110,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "deform_conv2d": few_deform_conv2d_figures,
     "detection": detection_figures,
     "detection digits": digits_figures,
+    "detection profile": profile_figures,
     "detection scaling": scaling_figures,
     "faster": faster_figures,
     "ms_deform_attn": ms_deform_attn_figures,

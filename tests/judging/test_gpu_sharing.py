@@ -24,12 +24,12 @@ _NEIGHBOUR = """
 import sys, time, torch
 from opsmith.judging.gpu_claims import claimed
 
-claims, most = map(int, sys.argv[1:])
+claims, most, pause_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 with claimed(claims << 30, lambda: None):
     taken = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda")]
     print("ready", flush=True)
     while True:
-        time.sleep(0.5)
+        time.sleep(pause_s)
         if len(taken) < most:
             taken.append(torch.empty(1 << 30, dtype=torch.uint8, device="cuda"))
         elif claims >= most:
@@ -39,9 +39,12 @@ with claimed(claims << 30, lambda: None):
 
 
 @contextmanager
-def neighbour(claimed_gib: int, most_gib: int) -> Iterator[subprocess.Popen[str]]:
-    """Run another program on the GPU, which takes more and more up to a limit, again and again where it claims so much."""
-    command = [sys.executable, "-c", _NEIGHBOUR, str(claimed_gib), str(most_gib)]
+def neighbour(claimed_gib: int, most_gib: int, pause_s: float = 0.5) -> Iterator[subprocess.Popen[str]]:
+    """Run another program on the GPU, which takes a GiB more after each pause, up to a limit.
+
+    Where it claims so much, it gives all back then and begins again.
+    """
+    command = [sys.executable, "-c", _NEIGHBOUR, str(claimed_gib), str(most_gib), str(pause_s)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -60,7 +63,8 @@ def judged_here(folder: Path, **options: float) -> Judgement:
 def test_memory_that_another_judgement_claims_is_not_the_candidate_s(tmp_path: Path) -> None:
     with neighbour(8, 7):
         assert judged_here(tmp_path, gpu_memory_gib=1.0).as_posed.charges == ()
-    with neighbour(1, 40):  # which takes more than it says
+    # Which takes more than it says, for a minute: on a busy machine a candidate's process starts late, and must see it grow.
+    with neighbour(1, 60, pause_s=1.0):
         assert judged_here(tmp_path, gpu_memory_gib=1.0).refusals == (Refusal.OVER_MEMORY,)
 
 
