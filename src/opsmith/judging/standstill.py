@@ -54,10 +54,22 @@ class Standstill:
             still = _STOPPED if taken_s < _WAITS_S else _STOPPED | _WAITING
             running = [one for one in self._members if not _is_in(one, still)]
             if not running:
-                self._used_s = cpu_s(self._members)
+                self._used_s = self._settled_s(begun_s + _PATIENCE_S)
                 return True
             if taken_s > _PATIENCE_S:
                 return False
+
+    def _settled_s(self, until_s: float) -> float:
+        """Return the seconds of processors that they have used, when that number does not change any more.
+
+        A thread counts as stopped a moment before its processor is another's, and a virtual one may be taken from the
+        machine in that moment, for milliseconds.
+        """
+        used_s = cpu_s(self._members)
+        while (now_s := cpu_s(self._members)) != used_s and time.monotonic() < until_s:
+            used_s = now_s
+            time.sleep(0)
+        return now_s
 
     def has_held(self) -> bool:
         """Whether nothing has run since `begin`: a timer, for one, can send the signal that lets a process go on."""
