@@ -213,12 +213,17 @@ def facts_of(make: Callable[[], Call]) -> dict[str, Any]:
     return {**facts, "samples": [on_gpu(call) for _ in range(ROUNDS)]}
 
 
-def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without: Sequence[str]) -> dict[str, Any]:
-    """Return a row: a phase of a model with a batch in a precision."""
+def case_on_gpu(model: str, batch_size: int, precision: str) -> tuple[Config, Batch]:
+    """Return the configuration and the batch of a case, in whose precision PyTorch computes from here on."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     config = load_config(CONFIGS / f"{model}.yaml", [f"solver.precision={precision}", "solver.rate=1e-5"])
-    batch = make_batch(batch_size, GPU_CANVAS, config.model, "cuda")
+    return config, make_batch(batch_size, GPU_CANVAS, config.model, "cuda")
+
+
+def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without: Sequence[str]) -> dict[str, Any]:
+    """Return a row: a phase of a model with a batch in a precision."""
+    config, batch = case_on_gpu(model, batch_size, precision)
     kind = training if phase == "training" else inference
     left_out = [*without, *(["opsmith recompute"] if phase == "inference" else [])]
     names = [name for name in COMPETITORS if name not in left_out]

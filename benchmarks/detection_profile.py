@@ -7,14 +7,11 @@ after those in which algorithms are chosen and the graph is captured; opsmith's 
 is the host's of steps that are not profiled. Results have every kernel by name, so that the table's kinds can be changed.
 """
 
-# ruff: noqa: E402 -- the package of examples/detection is found after its folder is named
-
 from __future__ import annotations
 
 import argparse
 import gc
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -22,15 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "examples" / "detection")]
-
-from opsmith_detection.config import load_config
-
-from detection import CONFIGS, GPU_CANVAS, ROUNDS, make_batch, on_gpu, training, warmed
+from detection import GPU_CANVAS, ROUNDS, case_on_gpu, on_gpu, training, warmed
 from detection_kinds import by_kind
+from opsmith.profiler.trace import activities, trace_calls
 from turns import record
 
 __all__ = ["busy_s", "main"]
@@ -41,40 +33,30 @@ NAME_LENGTH = 160
 
 
 def busy_s(spans: Iterable[tuple[float, float]]) -> float:
-    """Return how long at least one of some spans lasts; they begin and end at times in microseconds."""
+    """Return how long at least one of some spans lasts, each from its begin to its end: streams run beside each other."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))
         until = max(until, end)
-    return total / 1e6
+    return total
 
 
 def profiled(call: Any) -> dict[str, Any]:
     """Return the kernels of a step, by name, and how long the GPU works on at least one."""
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities, acc_events=True) as profile:
-        for _ in range(STEPS):
-            call()
-        torch.cuda.synchronize()
+    ran = activities(trace_calls(lambda _: call(), STEPS, "cuda"))
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    spans = []
-    for event in profile.events() or ():
-        if event.device_type != DeviceType.CUDA or event.is_user_annotation:
-            continue
-        spans.append((event.time_range.start, event.time_range.end))
-        one = found[event.name[:NAME_LENGTH]]
-        one[0] += (event.time_range.end - event.time_range.start) / 1e6 / STEPS
-        one[1] += 1 / STEPS
-    kernels = [{"name": name, "seconds": one[0], "launches": one[1]} for name, one in found.items()]
-    return {"busy_s": busy_s(spans) / STEPS, "kernels": sorted(kernels, key=lambda one: -float(one["seconds"]))}
+    for each in ran:
+        one = found[each.name[:NAME_LENGTH]]
+        one[0] += each.seconds
+        one[1] += 1
+    kernels = [{"name": name, "seconds": one[0] / STEPS, "launches": one[1] / STEPS} for name, one in found.items()]
+    busy = busy_s((each.begin_s, each.begin_s + each.seconds) for each in ran) / STEPS
+    return {"busy_s": busy, "kernels": sorted(kernels, key=lambda one: -float(one["seconds"]))}
 
 
 def measure(model: str, batch_size: int, precision: str) -> dict[str, Any]:
     """Return a row: a training step of each competitor, one after the other."""
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    config = load_config(CONFIGS / f"{model}.yaml", [f"solver.precision={precision}", "solver.rate=1e-5"])
-    batch = make_batch(batch_size, GPU_CANVAS, config.model, "cuda")
+    config, batch = case_on_gpu(model, batch_size, precision)
     steps: dict[str, dict[str, Any]] = {}
     for name in COMPETITORS:
         gc.collect()

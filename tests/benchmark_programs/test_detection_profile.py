@@ -62,7 +62,7 @@ def test_kinds_are_added_up_and_the_longest_comes_first() -> None:
 def test_the_gpu_is_busy_while_any_kernel_runs() -> None:
     from detection_profile import busy_s
 
-    assert busy_s([(0.0, 10.0), (5.0, 7.0), (8.0, 12.0), (20.0, 21.0)]) == pytest.approx(13e-6)
+    assert busy_s([(0.0, 10e-6), (5e-6, 7e-6), (8e-6, 12e-6), (20e-6, 21e-6)]) == pytest.approx(13e-6)
     assert busy_s([]) == 0.0
 
 
