@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,13 @@ class CandidateProcess:
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
         self._process, self._link = start_process(self.folder, candidate, device, limits, self._output)
-        self.standstill = Standstill(self.pid)
         self.memory: OtherMemory | None = None
 
     def wait_until_ready(self) -> None:
         """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
         try:
             found = self._answer(None, _START_S)
+            self.hold_to_limits()
         except CellError as error:
             lacks_memory = any(words in error.charge.message for words in _NO_MEMORY)
             if error.charge.refusal is not Refusal.OVER_MEMORY and not lacks_memory:
@@ -79,6 +80,11 @@ class CandidateProcess:
             except OSError as error:
                 missing.append(f"results that are read where they lie, and not as they are given ({error.strerror})")
         self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(missing))
+
+    @cached_property
+    def standstill(self) -> Standstill:
+        """Stops the process and what it has started."""
+        return Standstill(self.pid)
 
     @property
     def pid(self) -> int:
@@ -156,7 +162,7 @@ class CandidateProcess:
     def _excess(self) -> Charge | None:
         """Return the charge for a process that has taken more than it may."""
         self._looked_s = time.monotonic()
-        limits, members = self.limits, family(self.pid)
+        limits, members = self.limits, self._members()
         nameless = nameless_bytes(members, self.shared_files)
         taken = sum(map(memory_bytes, members)) + nameless - self.shared_bytes
         if taken > limits.memory_bytes:
@@ -195,13 +201,19 @@ class CandidateProcess:
 
     def kill(self) -> None:
         """End the process and all that it has started."""
-        # The number of one that was waited for may be another's by now.
-        for one in reversed(family(self.pid)) if self._process.returncode is None else ():
+        for one in reversed(self._members()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         self._link.close()
+
+    def _members(self) -> list[int]:
+        """Return the process and what it has started, as long as it is there."""
+        # The number of one that was waited for may be another's by now.
+        with suppress(ProcessLookupError):
+            return family(self.pid) if self._process.returncode is None else []
+        return []
 
     def close(self) -> None:
         """End the process and remove its files."""

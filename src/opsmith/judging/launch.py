@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from opsmith.judging.candidate import Candidate
+from opsmith.judging.fork_server import Request, Started, path_here, start_forked
 
 __all__ = ["Limits", "start_process"]
 
@@ -48,9 +49,10 @@ class Limits:
 
 def start_process(
     folder: Path, candidate: Candidate | None, device: str, limits: Limits, output: IO[bytes]
-) -> tuple[subprocess.Popen[bytes], socket.socket]:
+) -> tuple[Started, socket.socket]:
     """Copy a candidate to a folder and start its process there; return it with the link to it.
 
+    From the second one on it is forked from a process that has PyTorch imported (see `fork_server`).
     The candidate's files go to `candidate/`, which its walls let it read, and what it writes to `scratch/`.
     """
     own, scratch = folder / "candidate", folder / "scratch"
@@ -60,27 +62,33 @@ def start_process(
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_bytes(content)
     link, theirs = socket.socketpair()
+    arguments = str(scratch), device, *map(str, (limits.memory_bytes, limits.gpu_bytes, limits.threads))
+    kept = _kept()
+    environment = kept | {name: str(scratch) for name in _FOLDERS}
+    with theirs:
+        forked = start_forked(Request(arguments, str(own), environment), kept, theirs, output)
+        return forked or _started(arguments, own, environment, theirs, output), link
+
+
+def _started(
+    arguments: tuple[str, ...], folder: Path, environment: dict[str, str], link: socket.socket, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
     # Isolated (-I): neither a file beside the candidate's nor a variable decides what the process imports.
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-I", "-c", _START, json.dumps([path or str(Path.cwd()) for path in sys.path])),
-            *(str(theirs.fileno()), str(scratch), device),
-            *map(str, (limits.memory_bytes, limits.gpu_bytes, limits.threads)),
-        ],
-        cwd=own,
-        env=_environment(scratch),
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _START, json.dumps(path_here()), str(link.fileno()), *arguments],
+        cwd=folder,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        pass_fds=[theirs.fileno()],
+        pass_fds=[link.fileno()],
         start_new_session=True,
     )
-    theirs.close()
-    return process, link
 
 
-def _environment(scratch: Path) -> dict[str, str]:
+def _kept() -> dict[str, str]:
+    """Return the environment of candidates' processes but for their folders."""
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     # Freed memory is kept: results of each batch would have to be mapped anew.
     malloc = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-    return {**kept, **malloc, **{name: str(scratch) for name in _FOLDERS}, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **malloc, "PYTHONDONTWRITEBYTECODE": "1"}

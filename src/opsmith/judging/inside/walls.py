@@ -1,7 +1,8 @@
 """Raises the walls around a candidate's process, each where the kernel has it: what cannot be raised is said.
 
-They stand before torch is imported, since most hold for one thread and those that it starts. Everything here needs no
-privilege: user namespaces, Landlock (fs, TCP, signals), a seccomp filter and resource limits.
+They stand while the process has one thread, since most hold for one and those that it starts: before torch is imported, or
+right after the fork from a process that has imported it. Everything here needs no privilege: user namespaces, Landlock (fs,
+TCP, signals), a seccomp filter and resource limits.
 """
 
 from __future__ import annotations

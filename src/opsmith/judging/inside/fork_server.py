@@ -1,0 +1,132 @@
+"""Has PyTorch imported, and forks for each candidate: importing it takes longer than many a judgement.
+
+No candidate runs in this process. What a child has of it is what it would have imported itself; its walls are raised, and
+its candidate is opened, in the child alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+# What each child needs: it is what this process is for.
+import opsmith.judging.inside.calls  # noqa: F401
+
+__all__ = ["serve"]
+
+_MOST_BYTES = 1 << 17
+_LOOK_S = 2.0
+
+
+def serve(descriptor: int) -> list[str]:
+    """Fork for each request that comes at a descriptor. Only the children return, with the arguments of `main.main`."""
+    gc.collect()
+    gc.freeze()  # a collection would write to memory that parent and child have in common
+    request = _Server(socket.socket(fileno=descriptor)).run()
+    if request is None:
+        os._exit(0)
+    return _become(request)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a child is to be, with the descriptors of its link to the judge and of its output."""
+
+    told: dict[str, Any]
+    link: int
+    output: int
+
+
+class _Server:
+    """Forks when it is asked to, and tells by a channel for each child its number and, asked again, how it has ended.
+
+    The judge asks that when it has seen the end. A child whose channel it closes is killed, so none outlives the judge.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._judge, self._control = os.getppid(), control
+        self._children: dict[socket.socket, int] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ)
+        self._is_wanted = True
+
+    def run(self) -> _Request | None:
+        """Return in each child, with what it was asked for, and with None when nobody asks any more."""
+        while (self._is_wanted or self._children) and os.getppid() == self._judge:
+            for key, _ in self._selector.select(_LOOK_S):
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                if ready is not self._control:
+                    self._end(ready)
+                elif (request := self._fork()) is not None:
+                    return request
+        return None
+
+    def _fork(self) -> _Request | None:
+        packed, descriptors, _, _ = socket.recv_fds(self._control, _MOST_BYTES, 3)
+        if not packed:
+            self._is_wanted = False
+            self._selector.unregister(self._control)
+            return None
+        link, output, channel = descriptors
+        answer = socket.socket(fileno=channel)
+        try:
+            child = os.fork()
+        except OSError:  # the closed channel says it
+            answer.close()
+        else:
+            if child == 0:
+                self._selector.close()
+                for one in (*self._children, answer, self._control):
+                    one.close()
+                return _Request(json.loads(packed), link, output)
+            self._children[answer] = child
+            self._selector.register(answer, selectors.EVENT_READ)
+            with suppress(OSError):
+                answer.send(str(child).encode())
+        os.close(link)
+        os.close(output)
+        return None
+
+    def _end(self, channel: socket.socket) -> None:
+        """Say how a child has ended, or kill it where nobody asks."""
+        child, is_asked = self._children.pop(channel), False
+        with suppress(OSError):
+            is_asked = bool(channel.recv(1))
+        if not is_asked:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        with suppress(OSError):
+            channel.send(str(os.waitstatus_to_exitcode(status)).encode())
+        self._selector.unregister(channel)
+        channel.close()
+
+
+def _become(request: _Request) -> list[str]:
+    """Take the session, the output, the folder and the environment that a program of its own would have been given."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, source in enumerate((nothing, request.output, request.output)):
+        os.dup2(source, descriptor)
+    os.close(nothing)
+    os.close(request.output)
+    told = request.told
+    os.chdir(told["folder"])
+    os.environ.clear()
+    os.environ.update(told["environment"])
+    sys.path[:] = told["path"]
+    # Python's own generator is seeded by the fork.
+    torch.default_generator.seed()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
+    return [str(request.link), *told["arguments"]]
