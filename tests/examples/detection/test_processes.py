@@ -74,6 +74,7 @@ def test_graphs_on_two_gpus_train_and_end(tmp_path: Path):
 
 
 @pytest.mark.skipif(find_spec("skimage") is None or find_spec("sklearn") is None, reason="needs scikit-image")
+@pytest.mark.nightly("trains three times with two processes: most of a minute")
 def test_a_rank_that_dies_ends_the_job_and_resume_goes_on(tmp_path: Path):
     make_digits(tmp_path / "digits", images=30, size=(64, 64))
     everything = ["score_threshold=0", "detections=300", "candidates=480", "nms_iou=0.9"]  # so that some boxes fit
