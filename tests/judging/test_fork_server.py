@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -111,17 +111,14 @@ def test_a_killed_process_leaves_nothing() -> None:
     ) as cell:
         members = family(cell.pid)
     assert len(members) >= 2
-    until_s = time.monotonic() + 10
-    while any(Path(f"/proc/{one}").exists() for one in members) and time.monotonic() < until_s:
-        time.sleep(0.01)
-    assert not any(Path(f"/proc/{one}").exists() for one in members)
+    assert all_end(members, lambda one: Path(f"/proc/{one}").exists())
 
 
 def test_a_server_that_was_killed_is_a_crash_of_its_candidate_and_is_replaced(servers: fork_server._Servers) -> None:
     with forked_cell("def f(x): return x\n") as cell:
         assert servers._server is not None
+        cell.load([[torch.zeros(1)]])
         os.kill(servers._server._process.pid, signal.SIGKILL)
-        cell.load([[torch.zeros(1)]]) if cell.is_alive else None
         with pytest.raises(CellError) as refused:
             for _ in range(100):
                 time.sleep(0.05)
@@ -174,11 +171,15 @@ sys.stdin.read()
         members = [int(one) for one in judge.stdout.readline().split()]
         judge.kill()
     assert len(members) >= 4
-    until_s = time.monotonic() + 10
-    while any(Path(f"/proc/{one}/exe").is_symlink() for one in members) and time.monotonic() < until_s:
-        time.sleep(0.05)
     # Those that nobody waits for stay as entries of the table; they have no program.
-    assert [one for one in members if _runs(one)] == []
+    assert all_end(members, _runs)
+
+
+def all_end(members: list[int], is_there: Callable[[int], bool]) -> bool:
+    until_s = time.monotonic() + 10
+    while any(map(is_there, members)) and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return not any(map(is_there, members))
 
 
 def _runs(pid: int) -> bool:

@@ -210,9 +210,9 @@ class CandidateProcess:
 
     def _members(self) -> list[int]:
         """Return the process and what it has started, as long as it is there."""
-        # The number of one that was waited for may be another's by now.
-        with suppress(ProcessLookupError):
-            return family(self.pid) if self._process.returncode is None else []
+        if self._process.returncode is None:  # the number of one that was waited for may be another's by now
+            with suppress(ProcessLookupError):
+                return family(self.pid)
         return []
 
     def close(self) -> None:

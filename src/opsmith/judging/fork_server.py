@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-__all__ = ["Forked", "Request", "Started", "path_here", "start_forked"]
+__all__ = ["Forked", "Request", "Started", "start_forked", "start_program"]
 
+_FIND = "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
 _SERVE = (
-    "import json, sys; path, link = sys.argv[1:]; sys.path[:] = json.loads(path); "
-    "from opsmith.judging.inside.fork_server import serve; arguments = serve(int(link)); "
+    "from opsmith.judging.inside.fork_server import serve; arguments = serve(int(rest[0])); "
     "from opsmith.judging.inside.main import main; main(arguments)"
 )
 _FORK_S, _END_S = 60.0, 5.0
@@ -119,15 +119,7 @@ class _Server:
         # A request is one message: those of several threads do not mix.
         self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _SERVE, json.dumps(path_here()), str(theirs.fileno())],
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            self._process = start_program(_SERVE, theirs, environment=environment)
         self._owner = os.getpid()
 
     @property
@@ -139,7 +131,7 @@ class _Server:
         """Have a process forked; raises OSError where there is no server any more."""
         channel, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
-            packed = json.dumps({"path": path_here(), **asdict(request)}).encode()
+            packed = json.dumps({"path": _path(), **asdict(request)}).encode()
             socket.send_fds(self._control, [packed], [link.fileno(), output.fileno(), theirs.fileno()])
         return Forked(channel)
 
@@ -203,6 +195,30 @@ def start_forked(
         return None
 
 
-def path_here() -> list[str]:
-    """Return where this process finds modules, as another one can use it."""
+def start_program(
+    code: str,
+    link: socket.socket,
+    arguments: tuple[str, ...] = (),
+    *,
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    output: IO[bytes] | int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a program in Python, which has the descriptor of a link and arguments as `rest`, and finds modules as this one.
+
+    Isolated (-I): neither a file beside it nor a variable decides what it imports.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _FIND + code, json.dumps(_path()), str(link.fileno()), *arguments],
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        pass_fds=[link.fileno()],
+        start_new_session=True,
+    )
+
+
+def _path() -> list[str]:
     return [path or str(Path.cwd()) for path in sys.path]

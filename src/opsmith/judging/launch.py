@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from opsmith.judging.candidate import Candidate
-from opsmith.judging.fork_server import Request, Started, path_here, start_forked
+from opsmith.judging.fork_server import Request, Started, start_forked, start_program
 
 __all__ = ["Limits", "start_process"]
 
-_START = (
-    "import json, sys; path, *rest = sys.argv[1:]; sys.path[:] = json.loads(path); "
-    "from opsmith.judging.inside.main import main; main(rest)"
-)
+_START = "from opsmith.judging.inside.main import main; main(rest)"
 # What a candidate's compilers and libraries need; nothing else of the judge's environment is told.
 _ENVIRONMENT = (
     *("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
@@ -67,23 +61,10 @@ def start_process(
     environment = kept | {name: str(scratch) for name in _FOLDERS}
     with theirs:
         forked = start_forked(Request(arguments, str(own), environment), kept, theirs, output)
-        return forked or _started(arguments, own, environment, theirs, output), link
-
-
-def _started(
-    arguments: tuple[str, ...], folder: Path, environment: dict[str, str], link: socket.socket, output: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    # Isolated (-I): neither a file beside the candidate's nor a variable decides what the process imports.
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", _START, json.dumps(path_here()), str(link.fileno()), *arguments],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        pass_fds=[link.fileno()],
-        start_new_session=True,
-    )
+        if forked is not None:
+            return forked, link
+        program = start_program(_START, theirs, arguments, environment=environment, folder=own, output=output)
+        return program, link
 
 
 def _kept() -> dict[str, str]:
