@@ -15,6 +15,7 @@ from check_tables import check_screen, check_times
 from deform_conv2d_tables import deform_conv2d_figures, few_deform_conv2d_figures
 from detection_tables import detection_figures, digits_figures, profile_figures, scaling_figures
 from faster_table import faster_figures
+from filtered_lrelu_tables import stylegan3_figures
 from floor_table import gradient_floor
 from judge_tables import judge_suite, judge_throughput, judge_times, kernelbench
 from linear_assignment_tables import linear_assignment_figures
@@ -117,6 +118,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "boxes": boxes_figures,
     "paste_masks": paste_masks_figures,
     "linear_assignment": linear_assignment_figures,
+    "stylegan3": stylegan3_figures,
     "triton calls": triton_call_figures,
     "triton build": triton_build_figures,
     "triton twins": triton_twin_figures,
