@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -41,12 +42,17 @@ def busy_s(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
+def shortened(name: str) -> str:
+    """Return the beginning of a kernel's name, as far as its words are whole: with their templates some take thousands."""
+    return name if len(name) <= NAME_LENGTH else re.sub(r"[A-Za-z]+$", "", name[: NAME_LENGTH + 1])
+
+
 def profiled(call: Any) -> dict[str, Any]:
     """Return the kernels of a step, by name, and how long the GPU works on at least one."""
     ran = activities(trace_calls(lambda _: call(), STEPS, "cuda"))
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for each in ran:
-        one = found[each.name[:NAME_LENGTH]]
+        one = found[shortened(each.name)]
         one[0] += each.seconds
         one[1] += 1
     kernels = [{"name": name, "seconds": one[0] / STEPS, "launches": one[1] / STEPS} for name, one in found.items()]

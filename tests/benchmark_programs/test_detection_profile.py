@@ -85,3 +85,13 @@ def test_a_table_has_every_kind_and_what_is_left(monkeypatch: pytest.MonkeyPatch
     assert "| copies and zeros | 0.00 (0) | 2.00 (4) |" in text
     assert "| no kernel runs | 2.00 | 2.00 |" in text
     assert "| **a step** | 10.00 | 10.00 |" in text
+
+
+def test_a_long_name_is_cut_between_words() -> None:
+    from detection_profile import NAME_LENGTH, shortened
+
+    name = "void kernel<" + "at::native::Functor, " * 20
+    assert len(shortened(name)) <= NAME_LENGTH + 1
+    assert name.startswith(shortened(name))
+    assert not shortened(name)[-1].isalpha()
+    assert shortened("void short(int)") == "void short(int)"

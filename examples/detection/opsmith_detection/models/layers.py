@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from opsmith.ops import DeformConv2d, deform_conv2d
+from opsmith_detection.models.fused import conv_relu, fuses
 from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 
 __all__ = ["ConvNorm", "Norm", "computed_again"]
@@ -114,18 +115,27 @@ class ConvNorm(nn.Module):
 
         `valid`, bool [N], says which samples count where statistics are made of the batch.
         """
-        if self.norm is None:
-            x = self._convolve(x, self.conv.weight, self.conv.bias)
-        elif isinstance(self.norm, FrozenNorm | BatchNorm) and not (
-            isinstance(self.norm, BatchNorm) and self.norm.training
-        ):
-            x = self._convolve(x, *self._fold(self.norm))
+        fixed = self._fixed()
+        if fixed is not None:
+            weight, bias = fixed
+            if self.relu and self.offsets is None and bias is not None and fuses(x, weight):
+                return conv_relu(x, weight, bias, residual, self.stride, self.padding)
+            x = self._convolve(x, weight, bias)
         else:
+            assert self.norm is not None
             x = self._convolve(x, self.conv.weight, None)
             x = self.norm(x, valid) if isinstance(self.norm, BatchNorm) else self.norm(x)
         if residual is not None:
             x = x.add_(residual)
         return x.relu_() if self.relu else x
+
+    def _fixed(self) -> tuple[Tensor, Tensor | None] | None:
+        """Return weight and bias of a convolution that is all of the layer but its ReLU; None where statistics are made."""
+        if self.norm is None:
+            return self.conv.weight, self.conv.bias
+        if isinstance(self.norm, FrozenNorm) or (isinstance(self.norm, BatchNorm) and not self.norm.training):
+            return self._fold(self.norm)
+        return None
 
     def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.offsets is None:

@@ -1,0 +1,69 @@
+"""Convolution, bias, residual and ReLU in one kernel of cuDNN, for training too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["conv_relu", "fuses"]
+
+_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+_MULTIPLE = 4  # of channels that cuDNN's fused kernels are fast for: an image's three are not
+
+
+def fuses(x: Tensor, weight: Tensor) -> bool:
+    """Return whether `conv_relu` takes these. It has no choice of algorithms that give the same bits in every run."""
+    return (
+        x.device.type == "cuda"
+        and torch.version.cuda is not None
+        and torch.backends.cudnn.enabled
+        and weight.dtype in _TYPES
+        and weight.shape[1] % _MULTIPLE == 0
+        and not torch.backends.cudnn.deterministic
+        and not torch.are_deterministic_algorithms_enabled()
+        and not torch.compiler.is_compiling()
+    )
+
+
+def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, stride: int, padding: int) -> Tensor:
+    """Return max(0, convolution + bias + residual), [N, outputs, H, W], in autocast's type if it is enabled.
+
+    PyTorch's own operators take a pass over the activations for each of the three behind the convolution.
+    """
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    # Casts that autocast knows nothing of: where levels share a weight, gradients are added up in the weight's own type.
+    inputs = [x.to(dtype), weight.to(dtype), bias.to(dtype), residual if residual is None else residual.to(dtype)]
+    result: Tensor = _ConvReLU.apply(*inputs, stride, padding)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _ConvReLU(torch.autograd.Function):
+    """Keeps the result, which the next layer keeps as well, and says what the ReLU let through."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, stride: int, padding: int
+    ) -> Tensor:
+        strides, paddings, dilations = ctx.geometry = (stride, stride), (padding, padding), (1, 1)
+        if residual is None:
+            y: Tensor = torch.cudnn_convolution_relu(x, weight, bias, strides, paddings, dilations, 1)
+        else:
+            y = torch.cudnn_convolution_add_relu(x, weight, residual, 1.0, bias, strides, paddings, dilations, 1)
+        ctx.save_for_backward(x, weight, y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
+        passed = torch.ops.aten.threshold_backward(gradient, y, 0)
+        wanted = ctx.needs_input_grad[:3]
+        found: tuple[Tensor | None, ...] = (None, None, None)
+        if any(wanted):
+            found = torch.ops.aten.convolution_backward(
+                passed, x, weight, [len(weight)], *ctx.geometry, False, (0, 0), 1, wanted
+            )
+        return *found, passed if ctx.needs_input_grad[3] else None, None, None

@@ -1,0 +1,118 @@
+"""Convolutions that cuDNN fuses with what is behind them compute what single operators do, and so do their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from opsmith_detection.models import fused, layers
+from opsmith_detection.models.layers import ConvNorm
+from torch import Tensor
+from torch.nn import functional
+
+SHAPES = pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
+
+
+def inputs_of(kernel: int, stride: int, device: str, dtype: torch.dtype, *, residual: bool) -> list[Tensor | None]:
+    """Return a convolution's input, weight, bias, and what is added to its result."""
+    torch.manual_seed(0)
+    like = {"device": device, "dtype": dtype}
+    x = torch.randn(2, 8, 12, 10, **like).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(16, 8, kernel, kernel, **like) / kernel
+    bias = torch.randn(16, **like)
+    added = torch.randn_like(functional.conv2d(x, weight, bias, stride, kernel // 2)) if residual else None
+    return [each if each is None else each.requires_grad_() for each in (x, weight, bias, added)]
+
+
+def sums(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, stride: int, padding: int) -> Tensor:
+    """Return what comes before the ReLU."""
+    y = functional.conv2d(x, weight, bias, stride, padding)
+    return y if residual is None else y + residual
+
+
+@pytest.fixture
+def without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace cuDNN's operators by single ones, so that a CPU has them."""
+
+    def relu(
+        x: Tensor, weight: Tensor, bias: Tensor, stride: Sequence[int], padding: Sequence[int], *_: object
+    ) -> Tensor:
+        return functional.conv2d(x, weight, bias, stride, padding).relu()
+
+    def add_relu(x: Tensor, weight: Tensor, z: Tensor, alpha: float, bias: Tensor, *more: Sequence[int]) -> Tensor:
+        return functional.conv2d(x, weight, bias, *more[:2]).add(z, alpha=alpha).relu()
+
+    monkeypatch.setattr(torch, "cudnn_convolution_relu", relu)
+    monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu)
+
+
+def compare(inputs: Sequence[Tensor | None], stride: int, **tolerances: float) -> None:
+    """Compare with single operators in at least float32, whose ReLU lets through what ours does: near 0 rounding decides."""
+    padding = inputs[1].shape[2] // 2
+    y = fused.conv_relu(*inputs, stride, padding)
+    kind = torch.promote_types(y.dtype, torch.float32)
+    exact = [each if each is None else each.detach().to(kind).requires_grad_(each.requires_grad) for each in inputs]
+    before = sums(*exact, stride, padding)
+    torch.testing.assert_close(y.to(kind), before.relu(), **tolerances)
+    gradient = torch.randn_like(y)
+    wanted, of_exact = ([each for each in some if each is not None and each.requires_grad] for some in (inputs, exact))
+    found = torch.autograd.grad(y, wanted, gradient)
+    expected = torch.autograd.grad(before, of_exact, torch.where(y > 0, gradient, 0).to(kind))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.to(kind), other, **tolerances)
+
+
+@SHAPES
+@pytest.mark.parametrize("residual", [False, True])
+def test_gradients_are_those_of_single_operators(without_cudnn, kernel, stride, residual):
+    compare(inputs_of(kernel, stride, "cpu", torch.float64, residual=residual), stride)
+
+
+@pytest.mark.parametrize("frozen", [(1, 2), (0,), (0, 1, 2)])
+def test_what_has_no_gradient_gets_none(without_cudnn, frozen):
+    inputs = inputs_of(3, 1, "cpu", torch.float64, residual=True)
+    for index in frozen:
+        inputs[index].requires_grad_(False)
+    compare(inputs, 1)
+
+
+def test_only_a_gpu_fuses():
+    x, weight, *_ = inputs_of(3, 1, "cpu", torch.float32, residual=False)
+    assert not fused.fuses(x, weight)
+
+
+@pytest.mark.gpu
+@SHAPES
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_cudnn_computes_what_single_operators_do(kernel, stride, residual, dtype):
+    inputs = inputs_of(kernel, stride, "cuda", dtype, residual=residual)
+    torch.full((1 << 24,), float("nan"), device="cuda")  # which results are then allocated in
+    tolerance = 1e-4 if dtype == torch.float32 else 16 * torch.finfo(dtype).eps
+    compare(inputs, stride, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.gpu
+def test_a_layer_fuses_where_bits_may_differ(monkeypatch):
+    layer = ConvNorm(8, 16, 3, norm="frozen").cuda()
+    calls = []
+    monkeypatch.setattr(layers, "conv_relu", lambda *inputs: calls.append(1) or fused.conv_relu(*inputs))
+    x = torch.randn(2, 8, 6, 6, device="cuda")
+    wanted = layer(x)
+    assert calls == [1]
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    torch.testing.assert_close(layer(x), wanted, rtol=1e-3, atol=1e-3)
+    assert calls == [1]
+
+
+@pytest.mark.gpu
+def test_levels_that_share_a_weight_add_up_its_gradient_in_float32():
+    layer = ConvNorm(8, 16, 3).cuda()
+    big, small = torch.full((1, 8, 6, 6), 16.0, device="cuda"), torch.full((1, 8, 6, 6), 2.0**-6, device="cuda")
+    torch.nn.init.constant_(layer.conv.weight, 1.0)
+    with torch.autocast("cuda", torch.bfloat16):
+        total = layer(big).float().sum() + layer(small).float().sum()
+    total.backward()
+    # At the kernel's centre each pixel counts once: 36 * 16 + 36 / 64 is no number of bfloat16.
+    assert layer.conv.weight.grad[0, 0, 1, 1].item() == 36 * 16 + 36 / 64
