@@ -11,7 +11,6 @@ from torch.autograd.function import once_differentiable
 __all__ = ["conv_relu", "fuses"]
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
-_MULTIPLE = 4  # of channels that cuDNN's fused kernels are fast for: an image's three are not
 
 
 def fuses(x: Tensor, weight: Tensor) -> bool:
@@ -21,7 +20,6 @@ def fuses(x: Tensor, weight: Tensor) -> bool:
         and torch.version.cuda is not None
         and torch.backends.cudnn.enabled
         and weight.dtype in _TYPES
-        and weight.shape[1] % _MULTIPLE == 0
         and not torch.backends.cudnn.deterministic
         and not torch.are_deterministic_algorithms_enabled()
         and not torch.compiler.is_compiling()
@@ -33,10 +31,12 @@ def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, 
 
     PyTorch's own operators take a pass over the activations for each of the three behind the convolution.
     """
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-    # Casts that autocast knows nothing of: where levels share a weight, gradients are added up in the weight's own type.
-    inputs = [x.to(dtype), weight.to(dtype), bias.to(dtype), residual if residual is None else residual.to(dtype)]
-    result: Tensor = _ConvReLU.apply(*inputs, stride, padding)  # type: ignore[no-untyped-call]
+    if torch.is_autocast_enabled("cuda"):
+        # Casts that autocast keeps no copies of: where levels share a weight, its gradient is added up in its own type.
+        dtype = torch.get_autocast_dtype("cuda")
+        x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
+        residual = None if residual is None else residual.to(dtype)
+    result: Tensor = _ConvReLU.apply(x, weight, bias, residual, stride, padding)  # type: ignore[no-untyped-call]
     return result
 
 
