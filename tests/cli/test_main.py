@@ -1,10 +1,11 @@
-"""What `opsmith` prints where the system refuses something: one line and the remedy, without a traceback."""
+"""What `opsmith` prints where the system refuses something: one line and the remedy; and what it does not print."""
 
 from __future__ import annotations
 
 import errno
 import gc
 import os
+import subprocess
 import sys
 from types import ModuleType
 
@@ -56,3 +57,20 @@ def test_a_half_imported_triton_is_collected_at_the_end(monkeypatch: pytest.Monk
         monkeypatch.setitem(sys.modules, "triton._C.libtriton", ModuleType("libtriton"))
     cli._spare_last_collections()
     assert bool(frozen) == (not there)
+
+
+_WITHOUT_NUMPY = """
+import subprocess
+import sys
+sys.modules["numpy"] = None
+from opsmith.cli import main
+try:
+    main(["--version"])
+finally:
+    import torch._subclasses.functional_tensor
+"""
+
+
+def test_commands_do_not_miss_numpy():
+    ran = subprocess.run([sys.executable, "-c", _WITHOUT_NUMPY], check=False, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")

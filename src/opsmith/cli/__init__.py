@@ -6,6 +6,7 @@ import atexit
 import gc
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -93,6 +94,8 @@ with_examples(_cli, "")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 well, 1 the thing asked about is wrong, 2 the command line is wrong."""
     atexit.register(_spare_last_collections)
+    # Of PyTorch's, where NumPy is not installed. No command needs it.
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy", UserWarning)
     try:
         _cli.main(args=None if arguments is None else list(arguments), prog_name="opsmith", standalone_mode=True)
     except OpsmithError as error:
