@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from pathlib import Path
 
@@ -106,6 +108,14 @@ FORBIDDEN = {
     "a signal to the judge": "os.kill({judge}, 0)",
     "a connection": "socket.create_connection(('127.0.0.1', 9), timeout=1)",
     "a socket of the internet": "socket.socket(socket.AF_INET)",
+    "a socket that has a name in a folder": "socket.socket(socket.AF_UNIX).connect({named!r})",
+    "a message to such a socket": "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', {named!r})",
+    "a pair that sends to others": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "an address of its own for each message": "socket.socketpair()[0].sendto(b'x', {named!r})",
+    "the mode of a file outside": "os.chmod({kept!r}, 0)",
+    "the times of a file outside": "os.utime({kept!r})",
+    "an attribute of a file outside": "os.setxattr({kept!r}, 'user.x', b'')",
+    "the length of a file outside": "os.truncate({kept!r}, 0)",
     "tracing": "check(libc.ptrace(0, 0, 0, 0))",
     "another process's memory": "check(libc.process_vm_readv({judge}, 0, 0, 0, 0, 0))",
     "a namespace of users": "check(libc.unshare(0x10000000))",
@@ -119,9 +129,37 @@ FORBIDDEN = {
 def test_walls_stop(name: str, walled: Cell, tmp_path: Path) -> None:
     if walled.walls.missing:
         pytest.skip(f"{_NO_WALLS}: {walled.walls.missing[0]}")
-    attempt = FORBIDDEN[name].format(outside=str(tmp_path / "made"), judge=os.getpid(), clone=filtered_numbers().clone)
-    assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [1]
+    kept, named = tmp_path / "kept", tmp_path / "named"
+    kept.write_text("kept")
+    before = kept.stat()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM if "message" in name else socket.SOCK_STREAM) as listener:
+        listener.bind(str(named))
+        if "message" not in name:
+            listener.listen()
+        places = {"outside": str(tmp_path / "made"), "kept": str(kept), "named": str(named)}
+        attempt = FORBIDDEN[name].format(**places, judge=os.getpid(), clone=filtered_numbers().clone)
+        assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [1]
     assert not (tmp_path / "made").exists()
+    assert (kept.stat().st_mode, kept.stat().st_mtime_ns, kept.read_text()) == (
+        before.st_mode,
+        before.st_mtime_ns,
+        "kept",
+    )
+
+
+def test_what_programs_do_in_their_own_folder_is_left_to_them(walled: Cell) -> None:
+    attempt = """
+    path = os.path.join(os.environ['TMPDIR'], 'own')
+    open(path, 'w').close()
+    os.chmod(path, 0o700)
+    os.utime(path)
+    os.truncate(path, 10)
+    one, other = socket.socketpair()
+    one.sendall(b'x')
+    assert other.recv(1) == b'x'
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+"""
+    assert answer(walled, torch.tensor(list(textwrap.dedent(attempt).encode()), dtype=torch.uint8)).tolist() == [0]
 
 
 def test_scratch_is_there(walled: Cell) -> None:
@@ -275,13 +313,14 @@ def test_walls_that_the_machine_lacks_are_told(tmp_path: Path) -> None:
 from pathlib import Path
 from opsmith.judging.inside import walls
 def lacking(*given): raise OSError(38, "not there")
-walls._unshare = walls._landlock = walls._filter = lacking
+walls._unshare = walls._landlock = walls._sieve = lacking
 raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
 print(len(raised.in_force), [one for one in raised.missing])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("2 [")
     assert done.stdout.count("(not there)") == 3
+    assert "no signals to others (it sees" in done.stdout
 
 
 def test_where_proc_cannot_be_mounted_processes_are_shared_and_it_is_told(tmp_path: Path) -> None:
@@ -299,4 +338,61 @@ print(os.getpid() > 2, len(raised.in_force), raised.missing)
     assert done.returncode == 0, done.stderr
     if "no /proc can be mounted" not in done.stdout:
         pytest.skip(f"{_NO_WALLS}: {done.stdout}")
-    assert done.stdout.startswith("True 4 ['namespaces:")
+    assert done.stdout.startswith("True 5 ['namespaces:")
+    assert "it shares its mounts with others" in done.stdout
+
+
+# Raises the walls of a machine that has no namespaces of processes, with the parts that are given.
+_SHARED = """
+import ctypes, os, resource, signal
+from pathlib import Path
+from opsmith.judging.inside import walls
+def lacking(*given): raise OSError(1, "not permitted")
+walls._mount_own_proc = lacking
+{more}
+raised = walls.raise_walls(walls.Fence(Path({scratch!r}), "cpu", 1 << 33))
+def refused(attempt):
+    try:
+        attempt()
+    except PermissionError:
+        return True
+    return False
+parent = os.getppid()
+print([refused(one) for one in ({attempts})])
+print(raised.missing)
+"""
+
+
+def raised_where_processes_are_shared(scratch: Path, attempts: str, more: str = "") -> tuple[str, str]:
+    program = _SHARED.format(scratch=str(scratch), attempts=attempts, more=more)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found, missing = done.stdout.splitlines()
+    if "no /proc can be mounted" not in missing or "seccomp" in missing:
+        pytest.skip(f"{_NO_WALLS}: {missing}")
+    return found, missing
+
+
+def test_where_processes_are_shared_others_keep_their_processors_limits_and_priority(tmp_path: Path) -> None:
+    attempts = """
+        lambda: os.sched_setaffinity(parent, os.sched_getaffinity(0)),
+        lambda: os.sched_setscheduler(parent, os.SCHED_IDLE, os.sched_param(0)),
+        lambda: resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0)),
+        lambda: os.setpriority(os.PRIO_PROCESS, parent, 19),
+        lambda: os.kill(parent, 0),
+        lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+        lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    """
+    found, missing = raised_where_processes_are_shared(tmp_path, attempts)
+    assert found == "[True, True, True, True, True, False, False]" or "no signals" in missing
+
+
+def test_what_an_old_landlock_lacks_is_told(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    (tmp_path / "scratch").mkdir()
+    more = "walls._landlock_version = lambda: 2"
+    attempts = f"lambda: os.truncate({str(kept)!r}, 0),"
+    found, missing = raised_where_processes_are_shared(tmp_path / "scratch", attempts, more)
+    assert found == "[True]"
+    assert "no signals to others (it sees the other processes, and has no Landlock of Linux 6.12 or newer)" in missing
+    assert kept.read_text() == "kept"

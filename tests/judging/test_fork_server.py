@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -187,3 +188,77 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_server_that_does_not_fork_costs_no_candidate_its_verdict(
+    servers: fork_server._Servers, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    with forked_cell("def f(x): return x\n"):
+        assert servers._server is not None
+        server = servers._server._process
+    os.kill(server.pid, number)
+    with monkeypatch.context() as patch:
+        patch.setattr(fork_server, "_FORK_S", 1.0)
+        with cell_of("def f(x): return x + 1\n") as cell:
+            assert answer(cell, torch.zeros(1)).tolist() == [1]
+    assert server.wait(5) == -signal.SIGKILL
+    with cell_of("def f(x): return x + 2\n") as cell:
+        assert is_forked(cell)
+        assert answer(cell, torch.zeros(1)).tolist() == [2]
+
+
+def test_an_ignored_end_of_children_is_nothing_to_the_server(servers: fork_server._Servers) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with forked_cell("import os\ndef f(x): os._exit(3)\n") as cell:
+            cell.load([[torch.zeros(1)]])
+            with pytest.raises(CellError, match="ended with status 3"):
+                cell.run([0])
+        assert servers._server is not None
+        assert servers._server.is_here
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_other_limits_have_another_server(servers: fork_server._Servers) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        found = []
+        for most in (before[0], before[0] - 1):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+            for _ in range(2):
+                with cell_of(
+                    "import resource, torch\ndef f(x): return torch.tensor(resource.getrlimit(7)[0])\n"
+                ) as cell:
+                    found.append((is_forked(cell), answer(cell, torch.zeros(1)).item()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert found == [(False, before[0]), (True, before[0]), (False, before[0] - 1), (True, before[0] - 1)]
+
+
+def test_what_a_child_leaves_behind_is_ended() -> None:
+    program = """
+import os, signal, socket, time
+from opsmith.judging.inside.fork_server import _Server
+from opsmith.judging.inside.system_calls import prctl
+prctl(36, 1)
+read, write = os.pipe()
+if not os.fork():
+    if not os.fork():
+        os.setsid()
+        os.write(write, str(os.getpid()).encode())
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+orphan = int(os.read(read, 20))
+os.kill(orphan, 0)
+mine, other = socket.socketpair()
+_Server(mine)._end_orphans()
+try:
+    os.kill(orphan, 0)
+except ProcessLookupError:
+    print("gone")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "gone\n"

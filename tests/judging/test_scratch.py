@@ -60,7 +60,7 @@ def test_many_files_are_not_counted_to_the_end(tmp_path: Path, monkeypatch: pyte
 
 
 def test_of_much_output_the_end_is_kept() -> None:
-    process = CandidateProcess(None, "cpu", Limits())
+    process = CandidateProcess("cpu", Limits())
     try:
         with (process.folder / "output").open("ab") as file:
             file.truncate(1 << 34)  # a hole, that nobody reads

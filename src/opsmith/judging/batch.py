@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from opsmith._drawing import text_of
 from opsmith.errors import ArgumentError
 from opsmith.judging.batch_log import BatchLog, key_of
-from opsmith.judging.candidate import Candidate, read_candidate
+from opsmith.judging.candidate import read_candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.preparing import start_ahead
@@ -97,15 +97,6 @@ def judge_batch(
     return _Batch(options or JudgeOptions(), BatchLog(Path(log or folder / LOG_NAME)), watch, go_on).run(task, folder)
 
 
-@dataclass(frozen=True)
-class _Ahead:
-    """A candidate that is judged next, as it was read, and its process, which has started."""
-
-    path: Path
-    candidate: Candidate
-    process: CandidateProcess
-
-
 class _Batch:
     """Judges one candidate after the other, and keeps what is known in the log."""
 
@@ -114,7 +105,7 @@ class _Batch:
     ) -> None:
         self.options, self.log, self.go_on = options, log, go_on
         self.watch: Watch = watch or (lambda name, doing: None)
-        self.ahead: _Ahead | None = None
+        self.ahead: CandidateProcess | None = None  # of the next candidate, which has started
 
     def run(self, task: Any, folder: Path) -> BatchReport:
         """Return the judgements of all candidates."""
@@ -138,8 +129,7 @@ class _Batch:
 
     def _judge(self, task: Task, path: Path, following: Sequence[Path] = ()) -> Judgement:
         """Judge a candidate; the process of the next one starts when this one is not timed any more."""
-        ahead = self._take_ahead(path)
-        candidate = ahead.candidate if ahead is not None else read_candidate(path)
+        candidate = read_candidate(path)
         key = key_of(task, candidate, self.options)
         tell = partial(self.watch, candidate.name)
 
@@ -150,27 +140,20 @@ class _Batch:
             self.go_on()
 
         hooks = Hooks(tell, partial(self._start_ahead, task, following), give_up if self.go_on is not None else None)
-        judgement = run_judge(task, candidate, self.options, hooks, ahead.process if ahead is not None else None)
+        process, self.ahead = self.ahead, None
+        judgement = run_judge(task, candidate, self.options, hooks, process)
         self.log.add(key, judgement)
         return judgement
 
     def _start_ahead(self, task: Task, following: Sequence[Path]) -> None:
-        """Start the process of the next candidate that the log does not know; what fails does so in its own turn."""
+        """Start a process for the next candidate that the log does not know; what fails does so in its turn."""
         with suppress(ArgumentError, OSError):
-            path = next((one for one in following if self._known(task, one) is None), None)
-            if path is not None:
-                candidate = read_candidate(path)
-                self.ahead = _Ahead(path, candidate, start_ahead(task, candidate, self.options))
-
-    def _take_ahead(self, path: Path) -> _Ahead | None:
-        if self.ahead is not None and self.ahead.path != path:
-            self._drop_ahead()
-        ahead, self.ahead = self.ahead, None
-        return ahead
+            if any(self._known(task, one) is None for one in following):
+                self.ahead = start_ahead(self.options)
 
     def _drop_ahead(self) -> None:
         if self.ahead is not None:
-            self.ahead.process.close()
+            self.ahead.close()
             self.ahead = None
 
     def _candidates(self, task: Any, folder: Path) -> Iterator[tuple[Task, Path, Sequence[Path]]]:

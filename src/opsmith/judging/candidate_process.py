@@ -16,6 +16,7 @@ from typing import Any
 from opsmith._printable import printable
 from opsmith.judging.answers import CellError
 from opsmith.judging.candidate import Candidate
+from opsmith.judging.fork_server import Forked
 from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
@@ -46,8 +47,8 @@ class CandidateProcess:
     data, and nothing in that is believed here but the message's number.
     """
 
-    def __init__(self, candidate: Candidate | None, device: str, limits: Limits) -> None:
-        """Start the process; `candidate` is copied for it but not opened."""
+    def __init__(self, device: str, limits: Limits) -> None:
+        """Start the process; a candidate's files come later (see `give_files`)."""
         self.device, self.limits, self.walls = device, limits, Walls()
         self.folder = Path(tempfile.mkdtemp(prefix="opsmith-judge-"))
         self.shared_bytes, self.copied_bytes, self.staged_bytes, self.passage_bytes = 0, 0, 0, 0
@@ -57,20 +58,20 @@ class CandidateProcess:
         self.claim: Claim | None = None
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
-        self._process, self._link = start_process(self.folder, candidate, device, limits, self._output)
+        self._process, self._link = start_process(self.folder, device, limits, self._output)
         self.memory: OtherMemory | None = None
 
     def wait_until_ready(self) -> None:
         """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
         try:
-            found = self._answer(None, _START_S)
-            self.hold_to_limits()
-        except CellError as error:
-            lacks_memory = any(words in error.charge.message for words in _NO_MEMORY)
-            if error.charge.refusal is not Refusal.OVER_MEMORY and not lacks_memory:
+            found = self._first_answer()
+        except CellError:
+            if not isinstance(self._process, Forked):
                 raise
-            allowed = f"the {self.limits.memory_bytes >> 20} MiB that a candidate may take"
-            raise CellError(_over(f"PyTorch alone does not fit into {allowed}: allow more (--memory-gib)")) from None
+            # Nothing of a candidate's has run. What became of the process that forks is none of its doing.
+            self.kill()
+            self._process, self._link = start_process(self.folder, self.device, self.limits, self._output, forks=False)
+            found = self._first_answer()
         missing = list(map(str, found.get("missing", ())))
         if self.device == "cuda":
             self._gpu = GpuMemory(self.limits.gpu_bytes, claim=self.claim)
@@ -80,6 +81,25 @@ class CandidateProcess:
             except OSError as error:
                 missing.append(f"results that are read where they lie, and not as they are given ({error.strerror})")
         self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(missing))
+
+    def give_files(self, candidate: Candidate) -> None:
+        """Copy a candidate's files to its folder: when it is opened, and no other one runs that could read them."""
+        for name, content in candidate.text.items():
+            path = self.folder / "candidate" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def _first_answer(self) -> dict[str, Any]:
+        try:
+            found = self._answer(None, _START_S)
+            self.hold_to_limits()
+        except CellError as error:
+            lacks_memory = any(words in error.charge.message for words in _NO_MEMORY)
+            if error.charge.refusal is not Refusal.OVER_MEMORY and not lacks_memory:
+                raise
+            allowed = f"the {self.limits.memory_bytes >> 20} MiB that a candidate may take"
+            raise CellError(_over(f"PyTorch alone does not fit into {allowed}: allow more (--memory-gib)")) from None
+        return found
 
     @cached_property
     def standstill(self) -> Standstill:
@@ -210,7 +230,7 @@ class CandidateProcess:
 
     def _members(self) -> list[int]:
         """Return the process and what it has started, as long as it is there."""
-        if self._process.returncode is None:  # the number of one that was waited for may be another's by now
+        if self._process.poll() is None:  # the number of one that was waited for may be another's by now
             with suppress(ProcessLookupError):
                 return family(self.pid)
         return []

@@ -53,7 +53,7 @@ class Cell:
         self._loaded: Image | None = None
         self._bytes = torch.empty(0, dtype=torch.uint8)
         self._is_new, self._is_hidden, self._is_staged = True, False, False
-        self.process = process or CandidateProcess(candidate, device, self.limits)
+        self.process = process or CandidateProcess(device, self.limits)
         self.process.claim = claim
         self._areas = Areas.on(device, self.process, self.limits.call_s)
         try:
@@ -92,6 +92,7 @@ class Cell:
         """Have the candidate imported and built; raises CellError with what it raised."""
         assert self.candidate is not None
         self._is_new = True
+        self.process.give_files(self.candidate)
         path = self.process.folder / "candidate" / self.candidate.main
         found = self.process.ask("open", self.limits.load_s, path=str(path), entry=asdict(entry))
         if (charge := charge_of(found, Refusal.NOT_LOADED)) is not None:

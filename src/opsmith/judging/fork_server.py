@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -25,6 +26,7 @@ _SERVE = (
     "from opsmith.judging.inside.main import main; main(arguments)"
 )
 _FORK_S, _END_S = 60.0, 5.0
+_LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
 class Started(Protocol):
@@ -55,10 +57,13 @@ class Request:
 
 
 class Forked:
-    """A child of the server's. Until the server has it waited for, its number is nobody else's."""
+    """A child of the server's. Until the server has it waited for, its number is nobody else's.
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    A server that does not answer is ended, and so are its children.
+    """
+
+    def __init__(self, channel: socket.socket, server: _Server) -> None:
+        self._channel, self._server = channel, server
         self._pid, self._end = 0, -1
         self.returncode: int | None = None
 
@@ -66,13 +71,14 @@ class Forked:
     def pid(self) -> int:
         """The number of the process, which the server tells when it has forked."""
         if self._pid == 0:
-            if not (told := self._told(_FORK_S)):
+            told = self._told(_FORK_S)
+            try:
+                self._end = os.pidfd_open(int(told or 0))
+            except OSError:  # there is none, or the server was killed meanwhile, and so was its child
                 self.returncode = -signal.SIGKILL
                 self._channel.close()
-                raise ProcessLookupError("the process that forks for candidates has ended")
+                raise ProcessLookupError("the process that forks for candidates has ended") from None
             self._pid = int(told)
-            with suppress(ProcessLookupError):  # the server was killed meanwhile, and so was its child
-                self._end = os.pidfd_open(self._pid)
         return self._pid
 
     def poll(self) -> int | None:
@@ -92,7 +98,9 @@ class Forked:
         return self.returncode
 
     def _wait_for(self, descriptor: int, timeout: float | None) -> None:
-        if descriptor >= 0 and not select.select([descriptor], [], [], timeout)[0]:
+        looked = select.poll()  # takes numbers of any size
+        looked.register(descriptor, select.POLLIN)
+        if not looked.poll(None if timeout is None else 1000 * timeout):
             raise subprocess.TimeoutExpired("a candidate's process", timeout or 0.0)
 
     def _ask(self) -> None:
@@ -101,15 +109,17 @@ class Forked:
             self._channel.send(b"?")
         self.returncode = int(self._told(_END_S) or -signal.SIGKILL)
         self._channel.close()
-        if self._end >= 0:
-            os.close(self._end)
+        os.close(self._end)
 
     def _told(self, patience_s: float) -> bytes:
         try:
             self._channel.settimeout(patience_s)
             return self._channel.recv(16)
+        except TimeoutError:
+            self._server.end()
         except OSError:
-            return b""
+            pass
+        return b""
 
 
 class _Server:
@@ -133,7 +143,7 @@ class _Server:
         with theirs:
             packed = json.dumps({"path": _path(), **asdict(request)}).encode()
             socket.send_fds(self._control, [packed], [link.fileno(), output.fileno(), theirs.fileno()])
-        return Forked(channel)
+        return Forked(channel, self)
 
     def close(self) -> None:
         """Ask for no more processes: it ends with the last of them."""
@@ -143,8 +153,9 @@ class _Server:
         """End it, and with it its children."""
         self.close()
         if self.is_here:
-            self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.kill()
+                self._process.wait(_END_S)
 
 
 class _Servers:
@@ -157,8 +168,13 @@ class _Servers:
         self._closed: list[_Server] = []
 
     def current(self, environment: Mapping[str, str]) -> _Server | None:
-        """Return the server; None for the first process with an environment, which would only wait for it."""
-        settings = (dict(environment), os.sched_getaffinity(0), os.getpid())
+        """Return the server; None for the first process with an environment, which would only wait for it.
+
+        A process has the processors, limits and priority of who starts it: where these change, so does the server.
+        """
+        limits = [resource.getrlimit(one) for one in _LIMITS]
+        priority = os.getpriority(os.PRIO_PROCESS, 0)
+        settings = (dict(environment), os.sched_getaffinity(0), limits, priority, os.getpid())
         with self._lock:
             self._closed = [one for one in self._closed if one.is_here]
             is_first, self._settings = settings != self._settings, settings
@@ -185,13 +201,14 @@ def start_forked(
 ) -> Forked | None:
     """Have a process forked by one that was started with `environment`, to serve a link and to print to `output`.
 
-    None where it is to be started as a program of its own: the first one, and all where Linux is too old (before 5.3).
+    None where it is to be started as a program of its own: the first one, and all where Linux is too old (before 5.3), or
+    was so where Python was built.
     """
     try:
         os.close(os.pidfd_open(os.getpid()))
         server = _servers.current(environment)
         return None if server is None else server.fork(request, link, output)
-    except OSError:
+    except (OSError, AttributeError):
         return None
 
 

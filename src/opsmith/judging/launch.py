@@ -1,4 +1,4 @@
-"""Starts the process of a candidate: with a private copy of its files, a scratch folder, and an environment of its own."""
+"""Starts the process of a candidate: in a folder for its files, with a scratch folder and an environment of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from opsmith.judging.candidate import Candidate
 from opsmith.judging.fork_server import Request, Started, start_forked, start_program
 
 __all__ = ["Limits", "start_process"]
@@ -42,25 +41,22 @@ class Limits:
 
 
 def start_process(
-    folder: Path, candidate: Candidate | None, device: str, limits: Limits, output: IO[bytes]
+    folder: Path, device: str, limits: Limits, output: IO[bytes], *, forks: bool = True
 ) -> tuple[Started, socket.socket]:
-    """Copy a candidate to a folder and start its process there; return it with the link to it.
+    """Start a candidate's process in a folder; return it with the link to it.
 
-    From the second one on it is forked from a process that has PyTorch imported (see `fork_server`).
-    The candidate's files go to `candidate/`, which its walls let it read, and what it writes to `scratch/`.
+    From the second one on it is forked from a process that has PyTorch imported (see `fork_server`), if it `forks`.
+    The candidate's files belong into `candidate/`, which its walls let it read, and what it writes goes to `scratch/`.
     """
     own, scratch = folder / "candidate", folder / "scratch"
-    own.mkdir()
-    scratch.mkdir()
-    for name, content in candidate.text.items() if candidate is not None else ():
-        (own / name).parent.mkdir(parents=True, exist_ok=True)
-        (own / name).write_bytes(content)
+    for one in (own, scratch):
+        one.mkdir(exist_ok=True)
     link, theirs = socket.socketpair()
     arguments = str(scratch), device, *map(str, (limits.memory_bytes, limits.gpu_bytes, limits.threads))
     kept = _kept()
     environment = kept | {name: str(scratch) for name in _FOLDERS}
     with theirs:
-        forked = start_forked(Request(arguments, str(own), environment), kept, theirs, output)
+        forked = start_forked(Request(arguments, str(own), environment), kept, theirs, output) if forks else None
         if forked is not None:
             return forked, link
         program = start_program(_START, theirs, arguments, environment=environment, folder=own, output=output)

@@ -39,8 +39,8 @@ def limits_of(options: JudgeOptions, device: str) -> Limits:
     return Limits(options.load_seconds, options.call_seconds, memory_bytes, gpu_bytes, threads=threads)
 
 
-def start_ahead(task: Task, candidate: Candidate, options: JudgeOptions) -> CandidateProcess:
+def start_ahead(options: JudgeOptions) -> CandidateProcess:
     """Start the process of a candidate that is judged next, and return at once; raises ArgumentError as `device_of`."""
     device = device_of(options)
     with torch_threads(options.threads):
-        return CandidateProcess(with_its_files(task, candidate), device, limits_of(options, device))
+        return CandidateProcess(device, limits_of(options, device))

@@ -13,6 +13,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,15 +22,22 @@ import torch
 
 # What each child needs: it is what this process is for.
 import opsmith.judging.inside.calls  # noqa: F401
+from opsmith.judging.inside.system_calls import prctl
 
 __all__ = ["serve"]
 
 _MOST_BYTES = 1 << 17
-_LOOK_S = 2.0
+_LOOK_S, _IDLE_S = 2.0, 600.0
+_CHILD_SUBREAPER = 36
 
 
 def serve(descriptor: int) -> list[str]:
-    """Fork for each request that comes at a descriptor. Only the children return, with the arguments of `main.main`."""
+    """Fork for each request that comes at a descriptor. Only the children return, with the arguments of `main.main`.
+
+    It ends with the judge, and when nobody has asked for ten minutes.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody learns how a child has ended
+    prctl(_CHILD_SUBREAPER, 1)
     gc.collect()
     gc.freeze()  # a collection would write to memory that parent and child have in common
     request = _Server(socket.socket(fileno=descriptor)).run()
@@ -58,11 +66,14 @@ class _Server:
         self._children: dict[socket.socket, int] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
-        self._is_wanted = True
+        self._is_wanted, self._asked_s = True, time.monotonic()
 
     def run(self) -> _Request | None:
         """Return in each child, with what it was asked for, and with None when nobody asks any more."""
-        while (self._is_wanted or self._children) and os.getppid() == self._judge:
+        while os.getppid() == self._judge:
+            is_idle = time.monotonic() - self._asked_s > _IDLE_S
+            if not self._children and (is_idle or not self._is_wanted):
+                return None
             for key, _ in self._selector.select(_LOOK_S):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
@@ -78,6 +89,7 @@ class _Server:
             self._is_wanted = False
             self._selector.unregister(self._control)
             return None
+        self._asked_s = time.monotonic()
         link, output, channel = descriptors
         answer = socket.socket(fileno=channel)
         try:
@@ -106,10 +118,27 @@ class _Server:
         if not is_asked:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        self._end_orphans()
         with suppress(OSError):
             channel.send(str(os.waitstatus_to_exitcode(status)).encode())
         self._selector.unregister(channel)
         channel.close()
+
+    def _end_orphans(self) -> None:
+        """End what children have started and left behind, where no namespace ended it with them."""
+        own = f"/proc/self/task/{os.getpid()}/children"
+        while True:
+            try:
+                with open(own) as file:  # noqa: PTH123 -- asked at each end
+                    orphans = set(map(int, file.read().split())) - set(self._children.values())
+            except OSError:
+                return
+            if not orphans:
+                return
+            for one in orphans:  # whose own children come here then
+                with suppress(OSError):
+                    os.kill(one, signal.SIGKILL)
+                    os.waitpid(one, 0)
 
 
 def _become(request: _Request) -> list[str]:

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["DENIED", "Filtered", "call", "filtered_numbers", "is_known_machine", "prctl"]
+__all__ = ["DENIED", "OF_OTHERS", "Filtered", "call", "filtered_numbers", "is_known_machine", "prctl"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,23 +32,34 @@ _AARCH64 = {
     "clock_settime": 112, "adjtimex": 171, "clock_adjtime": 266,
 }  # fmt: skip
 
+# What changes the limits, processors and priority of the process whose number is the first argument: prlimit64,
+# sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr. 0 is the caller.
+_OF_OTHERS = {"x86_64": (302, 203, 144, 142, 314), "aarch64": (261, 122, 119, 118, 274)}
+
 
 @dataclass(frozen=True)
 class Filtered:
     """Calls that are filtered by more than their number, and the machine's name in a filter (AUDIT_ARCH_...)."""
 
     socket: int
+    socketpair: int
+    connect: int
+    sendto: int
+    truncate: int
+    setpriority: int
+    ioprio_set: int
     clone: int
     clone3: int
     machine: int
 
 
 _MACHINES: Mapping[str, tuple[Mapping[str, int], Filtered]] = {
-    "x86_64": (_X86_64, Filtered(41, 56, 435, 0xC000003E)),
-    "aarch64": (_AARCH64, Filtered(198, 220, 435, 0xC00000B7)),
+    "x86_64": (_X86_64, Filtered(41, 53, 42, 44, 76, 141, 251, 56, 435, 0xC000003E)),
+    "aarch64": (_AARCH64, Filtered(198, 199, 203, 206, 45, 140, 30, 220, 435, 0xC00000B7)),
 }
 _machine = _MACHINES.get(platform.machine())
 DENIED: tuple[int, ...] = tuple(sorted(_machine[0].values())) if _machine else ()
+OF_OTHERS: tuple[int, ...] = _OF_OTHERS.get(platform.machine(), ())
 
 
 def is_known_machine() -> bool:

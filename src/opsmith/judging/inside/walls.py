@@ -2,7 +2,7 @@
 
 They stand while the process has one thread, since most hold for one and those that it starts: before torch is imported, or
 right after the fork from a process that has imported it. Everything here needs no privilege: user namespaces, Landlock (fs,
-TCP, signals), a seccomp filter and resource limits.
+TCP, signals), a seccomp filter (see `sieve`) and resource limits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opsmith.judging.inside.system_calls import DENIED, call, filtered_numbers, is_known_machine, prctl
+from opsmith.judging.inside.sieve import sieve
+from opsmith.judging.inside.system_calls import call, prctl
 
 __all__ = ["Fence", "Raised", "raise_walls"]
 
-_NO_NEW_PRIVILEGES, _DEATH_SIGNAL, _SECCOMP, _DROP_CAPABILITY, _CHILD_SUBREAPER = 38, 1, 22, 24, 36
+_NO_NEW_PRIVILEGES, _DEATH_SIGNAL, _DROP_CAPABILITY, _CHILD_SUBREAPER = 38, 1, 24, 36
+_LANDLOCK = "Landlock: writes to its scratch folder alone"
 _MOST_FILE_BYTES = 8 << 30
 _MOST_PROCESSES = 4096
 
@@ -46,6 +48,7 @@ class Raised:
 def raise_walls(fence: Fence) -> Raised:
     """Shut this process in. It forks on the way: what returns is the child, alone in its namespace of processes."""
     raised = Raised()
+    outside = _Namespaces.of_this()
     prctl(_DEATH_SIGNAL, signal.SIGKILL)
     # Who has lost a parent becomes a child of this process, and ends with it.
     prctl(_CHILD_SUBREAPER, 1)
@@ -55,9 +58,11 @@ def raise_walls(fence: Fence) -> Raised:
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("limits of memory, files and processes", lambda: _limit(fence)),
         ("namespaces: no network, no processes but its own", _unshare),
-        ("Landlock: writes to its scratch folder alone, no signals to others", lambda: _landlock(fence)),
+        ("files that are read-only but for its scratch folder", lambda: _make_read_only(fence, outside)),
+        (_LANDLOCK, lambda: _landlock(fence)),
+        ("no signals to others", lambda: _check_signals(outside, _LANDLOCK in raised.in_force)),
         ("no capabilities", _drop_capabilities),
-        ("seccomp: no ptrace, no memory of other processes, no sockets", _filter),
+        ("seccomp: no ptrace, no memory of other processes, no connections", lambda: _sieve(outside)),
     )
     for name, step in steps:
         try:
@@ -67,6 +72,25 @@ def raise_walls(fence: Fence) -> Raised:
         else:
             raised.in_force.append(name)
     return raised
+
+
+@dataclass(frozen=True)
+class _Namespaces:
+    """Names of the namespaces of mounts and of processes that this process is in."""
+
+    mounts: str
+    processes: str
+
+    @classmethod
+    def of_this(cls) -> _Namespaces:
+        """Return those that it is in now; "" where there is no /proc."""
+        found = []
+        for name in ("mnt", "pid"):
+            try:
+                found.append(str(Path("/proc/self/ns", name).readlink()))
+            except OSError:
+                found.append("")
+        return cls(*found)
 
 
 def _limit(fence: Fence) -> None:
@@ -144,22 +168,53 @@ def _end_as(status: int) -> None:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-# All flags of `clone` that make one (CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET).
-_NAMESPACES = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
-# Makes the parent's parent the parent of a process: with it one would be no descendant, and so neither counted nor stopped.
-_CLONE_PARENT = 0x00008000
+def _make_read_only(fence: Fence, outside: _Namespaces) -> None:
+    """Make all mounts read-only but that of the scratch folder and of /proc, which is the process's own.
+
+    Landlock knows nothing of modes, owners and times of files, which would be the user's to change.
+    """
+    if _Namespaces.of_this().mounts == outside.mounts:
+        raise OSError(0, "it shares its mounts with others: modes and times of the user's files can be changed")
+    bind, here, recursive, read_only = 0x1000, -100, 0x8000, 1
+    scratch = ctypes.c_char_p(os.fsencode(fence.scratch))
+
+    def change(path: ctypes.c_char_p, flags: int, to: int, no_more: int) -> None:
+        attributes = struct.pack("QQQQ", to, no_more, 0, 0)
+        given = ctypes.c_char_p(attributes), ctypes.c_size_t(len(attributes))
+        call(_MOUNT_SETATTR, ctypes.c_int(here), path, ctypes.c_uint(flags), *given)
+
+    call(_MOUNT, scratch, scratch, None, ctypes.c_ulong(bind), None)
+    change(ctypes.c_char_p(b"/"), recursive, read_only, 0)
+    for path in (scratch, ctypes.c_char_p(b"/proc")):
+        change(path, 0, 0, read_only)
+
+
 _UNSHARE, _MOUNT = (272, 165) if os.uname().machine == "x86_64" else (97, 40)
+_MOUNT_SETATTR = 442
 
 # Landlock, see `man 7 landlock`. Rights by the version of its interface that brought them.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF, _VERSION = 444, 445, 446, 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
 _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
+_TRUNCATES, _SCOPES = 3, 6  # since these versions
 _DEVICES = ("null", "zero", "full", "random", "urandom", "shm", "tty", "kfd", "dri")
 
 
+def _landlock_version() -> int:
+    return call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
+
+
+def _check_signals(outside: _Namespaces, has_landlock: bool) -> None:
+    """Raise OSError unless a namespace of processes or Landlock keeps signals in."""
+    if _Namespaces.of_this().processes != outside.processes:
+        return
+    if not has_landlock or _landlock_version() < _SCOPES:
+        raise OSError(0, "it sees the other processes, and has no Landlock of Linux 6.12 or newer")
+
+
 def _landlock(fence: Fence) -> None:
-    version = call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
+    version = _landlock_version()
     rights = max(count for since, count in _RIGHTS.items() if since <= version)
     everything = (1 << rights) - 1
     # Rights of files; bind and connect; abstract sockets and signals.
@@ -199,36 +254,9 @@ def _drop_capabilities() -> None:
     call(capset, ctypes.c_char_p(head), ctypes.c_char_p(data))
 
 
-def _filter() -> None:
-    if not is_known_machine():
-        raise OSError(0, "the numbers of this machine's calls are not known")
-    numbers = filtered_numbers()
-    load, equal, at_least, any_of, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, refuse, lack, kill = 0x7FFF0000, 0x00050000 | 1, 0x00050000 | 38, 0x80000000  # EPERM, ENOSYS
-    program = [(load, 0, 0, 4), (equal, 1, 0, numbers.machine), (give, 0, 0, kill), (load, 0, 0, 0)]
-    # Calls with another width of pointers have numbers from here on.
-    program += [(at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
-    for number in DENIED:
-        program += [(equal, 0, 1, number), (give, 0, 0, refuse)]
-    # No namespaces but those it has and no other parent, by the first argument. That of `clone3` lies in memory, which no
-    # filter reads: without it the C library uses `clone`.
-    program += [(equal, 0, 1, numbers.clone3), (give, 0, 0, lack)]
-    program += [
-        (equal, 0, 4, numbers.clone),
-        (load, 0, 0, 16),
-        (any_of, 0, 1, _NAMESPACES | _CLONE_PARENT),
-        (give, 0, 0, refuse),
-    ]
-    program += [(give, 0, 0, allow)]
-    # Only sockets of AF_UNIX, the first argument.
-    program += [
-        (equal, 0, 3, numbers.socket),
-        (load, 0, 0, 16),
-        (equal, 1, 0, 1),
-        (give, 0, 0, refuse),
-        (give, 0, 0, allow),
-    ]
-    packed = b"".join(struct.pack("HBBI", *one) for one in program)
-    kept = ctypes.create_string_buffer(packed, len(packed))
-    head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(kept))
-    prctl(_SECCOMP, 2, ctypes.c_char_p(head))
+def _sieve(outside: _Namespaces) -> None:
+    try:
+        truncates = _landlock_version() < _TRUNCATES
+    except OSError:
+        truncates = True
+    sieve(is_alone=_Namespaces.of_this().processes != outside.processes, refuses_truncate=truncates)
