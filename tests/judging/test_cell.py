@@ -16,10 +16,11 @@ import pytest
 import torch
 from judging_kit.cells import answer, cell_of
 
+from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.inside.system_calls import filtered_numbers
-from opsmith.judging.processes import family
+from opsmith.judging.processes import family, memory_bytes
 from opsmith.judging.refusals import Refusal
 
 _NO_WALLS = "this machine does not have the wall"
@@ -396,3 +397,34 @@ def test_what_an_old_landlock_lacks_is_told(tmp_path: Path) -> None:
     assert found == "[True]"
     assert "no signals to others (it sees the other processes, and has no Landlock of Linux 6.12 or newer)" in missing
     assert kept.read_text() == "kept"
+
+
+def test_what_has_lost_its_parent_is_ended_where_no_namespace_does_it() -> None:
+    program = "import os, time\nif os.fork(): os.read(0, 1)\nelse:\n    os.setsid()\n    time.sleep(600)\n"
+    process = CandidateProcess("cpu", Limits())
+    try:
+        process.kill()
+        process._process = started = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+        until_s = time.monotonic() + 20
+        while len(members := process._members()) < 2 and time.monotonic() < until_s:
+            time.sleep(0.02)
+        started.communicate(b"x")
+        assert Path(f"/proc/{members[1]}").exists()
+        process.kill()
+        while Path(f"/proc/{members[1]}/fd/0").exists() and time.monotonic() < until_s:
+            time.sleep(0.02)
+        assert not Path(f"/proc/{members[1]}/fd/0").exists()
+    finally:
+        process.close()
+
+
+def test_memory_of_a_forked_process_is_that_of_a_program_of_its_own() -> None:
+    taken = []
+    for _ in range(3):
+        with cell_of("def f(x): return x\n") as cell:
+            if not cell.process._waits_outside:
+                pytest.skip(f"{_NO_WALLS}: {cell.walls.missing}")
+            members = cell.process._members()
+            taken.append(sum(map(memory_bytes, members[1:])))
+            assert len(members) == 2
+    assert max(taken) < 1.5 * min(taken)

@@ -21,7 +21,7 @@ from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.messages import MessageError, receive, send
-from opsmith.judging.processes import family, memory_bytes
+from opsmith.judging.processes import begun_at, family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Walls
 from opsmith.judging.scratch import nameless_bytes, remove_folder, written_to
@@ -55,6 +55,8 @@ class CandidateProcess:
         self.shared_files: set[tuple[int, int]] = set()
         self._looked_s = time.monotonic()
         self._number = 0
+        self._seen: dict[int, int | None] = {}  # what it has started, and when each began
+        self._waits_outside = False
         self.claim: Claim | None = None
         self._gpu: GpuMemory | None = None
         self._output = (self.folder / "output").open("wb")
@@ -73,6 +75,8 @@ class CandidateProcess:
             self._process, self._link = start_process(self.folder, self.device, self.limits, self._output, forks=False)
             found = self._first_answer()
         missing = list(map(str, found.get("missing", ())))
+        # The first process of a namespace has its number, and a parent that waits, with memory of the one that forks.
+        self._waits_outside = found.get("pid") == 1
         if self.device == "cuda":
             self._gpu = GpuMemory(self.limits.gpu_bytes, claim=self.claim)
         else:
@@ -184,7 +188,8 @@ class CandidateProcess:
         self._looked_s = time.monotonic()
         limits, members = self.limits, self._members()
         nameless = nameless_bytes(members, self.shared_files)
-        taken = sum(map(memory_bytes, members)) + nameless - self.shared_bytes
+        own = members[1:] if self._waits_outside else members
+        taken = sum(map(memory_bytes, own)) + nameless - self.shared_bytes
         if taken > limits.memory_bytes:
             return _over(f"it took {taken >> 20} MiB, and may take {limits.memory_bytes >> 20}")
         written = written_to(self.folder)
@@ -220,8 +225,10 @@ class CandidateProcess:
         return ""
 
     def kill(self) -> None:
-        """End the process and all that it has started."""
-        for one in reversed(self._members()):
+        """End the process and all that it has started, also what has lost its parent."""
+        members = self._members()
+        others = [one for one, begun in self._seen.items() if one not in members and begun == begun_at(one) is not None]
+        for one in (*reversed(members), *others):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
@@ -232,7 +239,9 @@ class CandidateProcess:
         """Return the process and what it has started, as long as it is there."""
         if self._process.poll() is None:  # the number of one that was waited for may be another's by now
             with suppress(ProcessLookupError):
-                return family(self.pid)
+                found = family(self.pid)
+                self._seen |= {one: begun_at(one) for one in found if one not in self._seen}
+                return found
         return []
 
     def close(self) -> None:
