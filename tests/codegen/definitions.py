@@ -12,7 +12,8 @@ from torch import Tensor
 
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device, Kernel
-from opsmith.spec.gradient import mark_skippable, wire_backward
+from opsmith.spec.gradient import wire_backward
+from opsmith.spec.skippable import mark_unneeded_gradients
 
 ROOT = Path("/project")
 
@@ -98,7 +99,7 @@ def _gained_backward() -> Definition:
     }
     backward = define(gained_backward, kernels, choices)
     wiring = wire_backward(read_signature(gained, Choices(dtypes={"T": ("float32",)})), backward.signature)
-    return replace(backward, signature=mark_skippable(backward.signature, wiring))
+    return replace(backward, signature=mark_unneeded_gradients(backward.signature, wiring))
 
 
 GAINED_BACKWARD = _gained_backward()

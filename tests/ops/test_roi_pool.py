@@ -73,14 +73,16 @@ def test_agrees_with_the_definition(dtype: torch.dtype, layout: Any, size: tuple
     leaf, exact = features.clone().requires_grad_(), features.double().requires_grad_()
     found, (expected, _) = (
         roi_pool(leaf, boxes, size, scale),
-        roi_pool_sized.reference(exact, boxes, 3, 9, 14, *size, scale),
+        roi_pool_sized.reference(exact, boxes, 3, 9, 14, *size, scale, True),
     )
     assert found.dtype == dtype
     assert found.is_contiguous(memory_format=layout)
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=0, equal_nan=True)
+    without_gradient = roi_pool(features, boxes, size, scale)
+    torch.testing.assert_close(without_gradient, found.detach(), rtol=0, atol=0, equal_nan=True)
     outer = torch.randint(-4, 4, expected.shape, generator=generator).to(dtype)
     (by_kernel,) = torch.autograd.grad(found, leaf, outer)
-    _, pixel = roi_pool_sized.reference(features, boxes, 3, 9, 14, *size, scale)
+    _, pixel = roi_pool_sized.reference(features, boxes, 3, 9, 14, *size, scale, True)
     by_reference = roi_pool_sized.gradient.reference(outer.double(), boxes, pixel, 3, 9, 14, scale)
     torch.testing.assert_close(by_kernel.double(), by_reference, rtol=0, atol=0)
 

@@ -32,11 +32,13 @@ def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
         features[torch.rand(features.shape, generator=generator) < 0.2] = -torch.inf
         leaf = laid_out(features.cuda().to(dtype), layout).requires_grad_()
         found = roi_pool(leaf, boxes, size, scale)
-        expected, pixel = roi_pool_sized.reference(leaf.detach(), boxes, 2, height, width, *size, scale)
+        without_gradient = roi_pool(leaf.detach(), boxes, size, scale)
+        expected, pixel = roi_pool_sized.reference(leaf.detach(), boxes, 2, height, width, *size, scale, True)
         # Features that are contiguous too, such as those of one pixel, have results that are contiguous.
         if layout == "channels_last" and not leaf.is_contiguous():
             assert found.is_contiguous(memory_format=torch.channels_last)
-        torch.testing.assert_close(found.detach(), expected, rtol=0, atol=0, equal_nan=True)
+        for one in (found.detach(), without_gradient):
+            torch.testing.assert_close(one, expected, rtol=0, atol=0, equal_nan=True)
         outer = torch.randint(-4, 5, expected.shape, generator=generator).cuda().to(dtype)
         (grad,) = torch.autograd.grad(found, leaf, laid_out(outer, layout))
         sums = roi_pool_backward.reference(outer.double(), boxes, pixel, 2, height, width, scale)
@@ -59,6 +61,7 @@ def test_agrees_with_the_cpu(layout: str, count: int, channels: int) -> None:
         pooled = roi_pool(leaf, boxes.to(device), 7)
         found[device] = pooled.detach().cpu(), torch.autograd.grad(pooled, leaf, outer.to(device))[0].cpu()
     assert torch.equal(found["cpu"][0], found["cuda"][0])
+    assert torch.equal(found["cpu"][0], roi_pool(features.cuda(), boxes.cuda(), 7).cpu())
     assert torch.equal(found["cpu"][1], found["cuda"][1])
 
 
@@ -84,10 +87,14 @@ def test_boxes_of_every_size_in_one_call(
     features[rare > 0.8] = -torch.inf
     features[1, :, :50, :50] = -torch.inf
     features = laid_out(features.to(dtype), layout)
-    expected, pixels = roi_pool_sized.torch_op(features, boxes, 2, height, width, *bins, 1.0)
-    found, places = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), 2, height, width, *bins, 1.0)
+    sizes = (2, height, width, *bins, 1.0)
+    expected, pixels = roi_pool_sized.torch_op(features, boxes, *sizes, True)
+    found, places = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes, True)
     torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(places.cpu(), pixels)
+    values, nowhere = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes)
+    torch.testing.assert_close(values.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+    assert nowhere.numel() == 0
 
 
 def test_there_are_kernels_for_the_gpu() -> None:
@@ -124,6 +131,7 @@ def test_runs_are_equal_bit_for_bit_and_a_graph_replays_them(layout: str) -> Non
         assert all(torch.equal(one, other) for one, other in zip(captured, step(), strict=True))
         expected = roi_pool(features.detach().cpu(), boxes.cpu(), 7)
         assert torch.equal(captured[0].cpu(), expected)
+        assert torch.equal(roi_pool(features.detach(), boxes, 7), captured[0])
         assert not torch.equal(captured[0], first[0])
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.errors import DefinitionError
 from opsmith.spec.annotations import Choices, read_signature
-from opsmith.spec.gradient import Argument, default_gradient_names, mark_skippable, renamed, wire_backward
+from opsmith.spec.gradient import Argument, default_gradient_names, renamed, wire_backward
 from opsmith.spec.signature import Signature
 
 Matrix = Float[Tensor, "B N"]
@@ -191,53 +191,6 @@ def test_names_that_fit_nothing_are_refused(signature: Signature, function: Any,
         wire_backward(signature, read(function, output))
     assert words in str(error.value)
     assert str(error.value).startswith(f"{function.__name__}: ")
-
-
-def test_a_gradient_may_be_absent_and_a_flag_tells_what_is_needed() -> None:
-    def backward(
-        x: Matrix, grad_y: Matrix | None, needs_grad_w: bool, needs_grad_x: bool
-    ) -> tuple[Matrix, Float[Tensor, "N"]]: ...
-
-    signature = read(backward, "grad_x", "grad_w")
-    wiring = wire_backward(FORWARD, signature)
-    assert wiring.arguments == (
-        Argument("input", 0),
-        Argument("gradient", 0),
-        Argument("needs", 1),
-        Argument("needs", 0),
-    )
-    marked = mark_skippable(signature, wiring)
-    assert [output.needed_by for output in marked.outputs] == ["needs_grad_x", "needs_grad_w"]
-    assert marked.schema == signature.schema
-
-
-def test_an_output_without_a_flag_is_always_needed() -> None:
-    def backward(x: Matrix, grad_y: Matrix, needs_grad_w: bool) -> tuple[Matrix, Float[Tensor, "N"]]: ...
-
-    signature = read(backward, "grad_x", "grad_w")
-    marked = mark_skippable(signature, wire_backward(FORWARD, signature))
-    assert [output.needed_by for output in marked.outputs] == [None, "needs_grad_w"]
-
-
-def test_an_input_that_is_called_like_a_flag_is_an_input() -> None:
-    def forward(x: Matrix, needs_grad_x: bool) -> Matrix: ...
-    def backward(grad_out: Matrix, needs_grad_x: bool) -> Matrix: ...
-
-    signature = read(backward, "grad_x")
-    wiring = wire_backward(read_signature(forward, Choices()), signature)
-    assert wiring.arguments == (Argument("gradient", 0), Argument("input", 1))
-    assert mark_skippable(signature, wiring).outputs[0].needed_by is None
-
-
-def test_a_gradient_whose_size_the_kernel_alone_knows_cannot_be_left_out() -> None:
-    def forward(x: Matrix, w: Float[Tensor, "K"]) -> Matrix: ...
-    def backward(grad_out: Matrix, needs_grad_w: bool) -> tuple[Matrix, Float[Tensor, "K"]]: ...
-
-    signature = read(backward, "grad_x", "grad_w")
-    wiring = wire_backward(read_signature(forward, Choices()), signature)
-    with pytest.raises(DefinitionError, match="no input gives the size K of grad_w, which is left out where") as error:
-        mark_skippable(signature, wiring)
-    assert "Take the input w too, or an argument `K: int`" in str(error.value)
 
 
 def test_an_operator_that_writes_to_its_arguments_has_no_backward() -> None:

@@ -86,7 +86,7 @@ def draw_roi_align() -> Drawing:
     aligned = roi_align_sized.reference(image, boxes, Sampling(1, _HEIGHT, _WIDTH, BINS, BINS, 1.0, POINTS, True))[0, 0]
     pooled, pixels = (
         result[0, 0]
-        for result in roi_pool_sized.reference(image, boxes, PoolSizes(1, _HEIGHT, _WIDTH, BINS, BINS, 1.0))
+        for result in roi_pool_sized.reference(image, boxes, PoolSizes(1, _HEIGHT, _WIDTH, BINS, BINS, 1.0), True)
     )
     size = 26.0
     drawing = Drawing(

@@ -36,6 +36,7 @@ class AutogradKernel : public c10::OperatorKernel {
     NodePointer node;
     OperatorNode* recorded = nullptr;
     if (records) {
+      for (const int64_t index : gradient_.asked) (*stack)[base + static_cast<size_t>(index)] = true;
       auto made = make_node<OperatorNode>(gradient_);
       made->record_inputs(c10::ArrayRef<IValue>(*stack).slice(base));
       recorded = made.get();

@@ -54,6 +54,8 @@ struct Gradient {
 
   std::vector<int64_t> saved_inputs;   // arguments that a node keeps, in ascending order
   std::vector<int64_t> saved_outputs;  // outputs that it keeps
+  // Arguments that say whether a saved output is needed: true where a gradient is recorded.
+  std::vector<int64_t> asked;
 
   // A Python object with the methods `backward(arguments, gradients, wanted)` and `results(arguments)`.
   PyObject* body = nullptr;

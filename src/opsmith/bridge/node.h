@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -87,6 +88,28 @@ class SavedArgument {
   std::vector<SavedVariable> list_;
 };
 
+// The arguments that a node keeps, for one backward pass: unpacked when first asked for, and once, for a checkpoint
+// gives nothing back twice.
+class UnpackedArguments {
+ public:
+  UnpackedArguments(const std::vector<int64_t>& indices, const std::vector<SavedArgument>& saved)
+      : indices_(indices), saved_(saved), values_(saved.size()) {}
+
+  // Of the operator's arguments; None for one that is not kept.
+  IValue operator[](int64_t index) {
+    const auto found = std::find(indices_.begin(), indices_.end(), index);
+    if (found == indices_.end()) return {};
+    const auto slot = static_cast<size_t>(found - indices_.begin());
+    if (!values_[slot]) values_[slot] = saved_[slot].unpack();
+    return *values_[slot];
+  }
+
+ private:
+  const std::vector<int64_t>& indices_;
+  const std::vector<SavedArgument>& saved_;
+  c10::SmallVector<std::optional<IValue>, 8> values_;
+};
+
 class OperatorNode : public Node {
  public:
   explicit OperatorNode(const Gradient& gradient) : gradient_(gradient) {}
@@ -133,18 +156,19 @@ class OperatorNode : public Node {
     std::lock_guard<std::mutex> lock(mutex_);
     variable_list answer(num_outputs());
     if (!any_defined(gradients)) return answer;
+    UnpackedArguments inputs(gradient_.saved_inputs, inputs_);
     for (const auto& [input, output] : gradient_.passed) {
       if (needs(input)) answer_for(input, answer) = gradients[output];
     }
     if (gradient_.backward_name.empty()) {
-      through_body(gradients, tensors_to_compute(), answer);
+      through_body(gradients, tensors_to_compute(), inputs, answer);
       return answer;
     }
     // A gradient of an output that only the backward sees arrives where a gradient is itself differentiated.
     variable_list hidden(gradients.size());
     for (const int64_t output : gradient_.body_outputs) std::swap(hidden[output], gradients[output]);
-    if (any_defined(gradients) && !tensors_to_compute().empty()) through_backward(gradients, answer);
-    if (any_defined(hidden)) through_body(hidden, tensors_wanted(), answer);
+    if (any_defined(gradients) && !tensors_to_compute().empty()) through_backward(gradients, inputs, answer);
+    if (any_defined(hidden)) through_body(hidden, tensors_wanted(), inputs, answer);
     return answer;
   }
 
@@ -194,10 +218,10 @@ class OperatorNode : public Node {
     return wanted;
   }
 
-  void through_backward(const variable_list& gradients, variable_list& answer) {
+  void through_backward(const variable_list& gradients, UnpackedArguments& inputs, variable_list& answer) {
     Stack stack;
     stack.reserve(std::max(gradient_.arguments.size(), gradient_.results.size()));
-    for (const Argument& argument : gradient_.arguments) stack.push_back(argument_of(argument, gradients));
+    for (const Argument& argument : gradient_.arguments) stack.push_back(argument_of(argument, gradients, inputs));
     gradient_.backward().callBoxed(stack);
     for (size_t index = 0; index < gradient_.results.size(); ++index) {
       const int64_t input = gradient_.results[index];
@@ -205,7 +229,7 @@ class OperatorNode : public Node {
     }
   }
 
-  IValue argument_of(const Argument& argument, const variable_list& gradients) {
+  IValue argument_of(const Argument& argument, const variable_list& gradients, UnpackedArguments& inputs) {
     switch (argument.source) {
       case Source::gradient: {
         const Tensor& given = gradients[argument.index];
@@ -213,18 +237,11 @@ class OperatorNode : public Node {
         return argument.optional ? IValue() : IValue(input_metadata(argument.index).zeros_like());
       }
       case Source::input:
-        return saved_input(argument.index);
+        return inputs[argument.index];
       case Source::output:
         return saved_output(argument.index);
       case Source::needs:
         return needs(argument.index);
-    }
-    return {};
-  }
-
-  IValue saved_input(int64_t index) const {
-    for (size_t slot = 0; slot < inputs_.size(); ++slot) {
-      if (gradient_.saved_inputs[slot] == index) return inputs_[slot].unpack();
     }
     return {};
   }
@@ -237,12 +254,11 @@ class OperatorNode : public Node {
   }
 
   // Adds the gradients of the body to the answer.
-  void through_body(const variable_list& gradients, c10::ArrayRef<int64_t> wanted, variable_list& answer) {
+  void through_body(const variable_list& gradients, c10::ArrayRef<int64_t> wanted, UnpackedArguments& inputs,
+                    variable_list& answer) {
     if (wanted.empty()) return;
     std::vector<IValue> arguments(gradient_.differentiable_inputs.size());
-    for (size_t slot = 0; slot < inputs_.size(); ++slot) {
-      arguments[gradient_.saved_inputs[slot]] = inputs_[slot].unpack();
-    }
+    for (const int64_t index : gradient_.saved_inputs) arguments[static_cast<size_t>(index)] = inputs[index];
     const std::vector<Tensor> found = differentiate_body(gradient_, arguments, gradients, wanted.vec());
     for (size_t slot = 0; slot < wanted.size(); ++slot) {
       Tensor& sum = answer[edge_of_tensor_[wanted[slot]]];

@@ -106,6 +106,7 @@ void install_plan(PyObject* plan, PyObject* body) {
   gradient->body_outputs = integers_of(attribute_of(plan, "body_outputs"));
   gradient->saved_inputs = integers_of(attribute_of(plan, "saved_inputs"));
   gradient->saved_outputs = integers_of(attribute_of(plan, "saved_outputs"));
+  gradient->asked = integers_of(attribute_of(plan, "asked"));
   gradient->refusal = text_of(attribute_of(plan, "refusal"));
   gradient->mutated = integers_of(attribute_of(plan, "mutated"));
   gradient->body = Object::copy(body).release();

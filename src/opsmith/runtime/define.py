@@ -20,9 +20,10 @@ from opsmith.runtime.structs import with_dataclasses
 from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.definition import Definition, Device
 from opsmith.spec.dtypes import from_torch
-from opsmith.spec.gradient import mark_skippable, renamed, wire_backward
+from opsmith.spec.gradient import renamed, wire_backward
 from opsmith.spec.signature import Signature
 from opsmith.spec.sizes import plan_sizes
+from opsmith.spec.skippable import mark_unneeded_gradients, mark_unneeded_saved
 
 __all__ = ["define", "define_backward", "with_gradient", "with_rival", "with_rule"]
 
@@ -49,7 +50,7 @@ def define_backward(
         options = replace(options, batch=False)
     backward = _define(function, forward.namespace, options, forward=forward)
     wiring = wire_backward(forward.signature, backward.signature)
-    backward = replace(backward, signature=mark_skippable(backward.signature, wiring))
+    backward = replace(backward, signature=mark_unneeded_gradients(backward.signature, wiring))
     if is_empty(function):
         backward = replace(backward, body=derived_body(forward, backward, wiring), is_derived=True)
     return replace(forward, backward=backward, wiring=wiring), backward
@@ -109,6 +110,8 @@ def _define(
 ) -> Definition:
     choices = _choices(function.__name__, options)
     signature = read_signature(function, choices, forward=forward.signature if forward else None)
+    if forward is None:
+        signature = mark_unneeded_saved(signature)
     plan_sizes(signature)
     if options.batch is not None:
         from opsmith.spec.samples import check_batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from opsmith.spec.definition import Definition
@@ -21,7 +22,8 @@ class GradientPlan:
     argument and the output whose gradient is its own.
 
     `body_outputs` are the saved outputs that the backward reads and that carry values of the inputs. To autograd they
-    are outputs like others: a second gradient flows back through them, and then it is the body's. `refusal` and
+    are outputs like others: a second gradient flows back through them, and then it is the body's. `asked` are the
+    arguments that say whether a saved output is needed: they are True where a gradient is recorded. `refusal` and
     `refusal_of_second` are the words of a GradientError if there is no gradient, or no second one. bridge/gradient.h
     is this in C++.
     """
@@ -37,6 +39,7 @@ class GradientPlan:
     body_outputs: tuple[int, ...] = ()
     saved_inputs: tuple[int, ...] = ()
     saved_outputs: tuple[int, ...] = ()
+    asked: tuple[int, ...] = ()
     refusal: str = ""
     refusal_of_second: str = ""
     mutated: tuple[int, ...] = ()
@@ -66,6 +69,7 @@ def plan_gradient(definition: Definition) -> GradientPlan:
     if hidden:
         # The body takes all arguments, and numbers cost nothing to keep.
         saved |= {index for index in everything if signature.parameters[index].tensor is None}
+    kept = sorted({argument.index for argument in wiring.arguments if argument.source == "output"})
     kinds = [parameter.kind for parameter in definition.backward.signature.parameters]
     return replace(
         base,
@@ -80,7 +84,8 @@ def plan_gradient(definition: Definition) -> GradientPlan:
         results=wiring.inputs,
         body_outputs=hidden,
         saved_inputs=tuple(sorted(saved)),
-        saved_outputs=tuple(sorted({item.index for item in wiring.arguments if item.source == "output"})),
+        saved_outputs=tuple(kept),
+        asked=_asked(signature, kept),
         refusal_of_second=_refuse_second(definition, hidden, saved) if hidden else "",
     )
 
@@ -108,6 +113,12 @@ def _refused(definition: Definition, base: GradientPlan) -> GradientPlan:
         ),
         mutated=tuple(signature.parameters.index(parameter) for parameter in signature.mutated),
     )
+
+
+def _asked(signature: Signature, kept: Sequence[int]) -> tuple[int, ...]:
+    """Return the arguments that say whether outputs are needed that a node keeps."""
+    flags = {signature.outputs[index].needed_by for index in kept}
+    return tuple(index for index, parameter in enumerate(signature.parameters) if parameter.name in flags)
 
 
 def _hidden_outputs(signature: Signature, wiring: Wiring) -> tuple[int, ...]:

@@ -34,7 +34,13 @@ class DefinitionOptions:
             unset="`out` for one, `out0`, `out1`, ... for several; all differentiable inputs of a backward",
         ),
     )
-    saved: str | Iterable[str] = option((), Option("Outputs only for the backward; callers do not see them."))
+    saved: str | Iterable[str] = option(
+        (),
+        Option(
+            "Outputs only for the backward; callers do not see them. An argument `needs_<output>: bool = False` is True "
+            "where a gradient is recorded; elsewhere the output has no elements."
+        ),
+    )
     mutates: str | Iterable[str] = option(
         (), Option("Arguments that the kernel writes to. The operator then has no gradient.")
     )

@@ -39,8 +39,6 @@ class _Call:
     """One call on its way through an autograd function, which itself sees only the tensors that have gradients."""
 
     keys: torch._C.DispatchKeySet
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
     values: Sequence[Any]  # all arguments in order, defaults too
 
 
@@ -50,8 +48,18 @@ def _arrange(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any
     return [*args, *[kwargs.get(parameter.name, parameter.default) for parameter in rest]]
 
 
+def _separate(signature: Signature, values: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return arguments in order as positional ones and keyword-only ones."""
+    by_keyword = {
+        parameter.name: value
+        for parameter, value in zip(signature.parameters, values, strict=True)
+        if parameter.keyword_only
+    }
+    return values[: len(values) - len(by_keyword)], by_keyword
+
+
 def _autograd_kernel(plan: GradientPlan, signature: Signature, body: Body, overload: Any) -> Any:
-    function = _make_function(plan, body, overload, signature.name)
+    function = _make_function(plan, signature, body, overload)
     sizes = plan_sizes(signature)
     differentiable = [index for index, flag in enumerate(plan.differentiable_inputs) if flag]
 
@@ -69,7 +77,9 @@ def _autograd_kernel(plan: GradientPlan, signature: Signature, body: Body, overl
             check_call(signature, sizes, bind_arguments(signature, args, kwargs))
             results = body.results(values)
             return tuple(results) if len(results) > 1 else results[0]
-        return function.apply(_Call(keys, args, kwargs, values), *tensors)
+        for index in plan.asked:
+            values[index] = True
+        return function.apply(_Call(keys, values), *tensors)
 
     return autograd
 
@@ -98,12 +108,15 @@ def _counting_kernel(plan: GradientPlan, signature: Signature, overload: Any) ->
     return write
 
 
-def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> type[torch.autograd.Function]:
+def _make_function(
+    plan: GradientPlan, signature: Signature, body: Body, overload: Any
+) -> type[torch.autograd.Function]:
     backward_overload = overload_of(plan.backward_name) if plan.backward_name else None
 
     def forward(ctx: Any, call: _Call, *tensors: Tensor) -> Any:
+        args, kwargs = _separate(signature, call.values)
         with torch._C._AutoDispatchBelowAutograd():
-            result = overload.redispatch(call.keys & torch._C._after_autograd_keyset, *call.args, **call.kwargs)
+            result = overload.redispatch(call.keys & torch._C._after_autograd_keyset, *args, **kwargs)
         outputs = result if isinstance(result, tuple) else (result,)
         saved: list[Tensor] = []
 
@@ -171,7 +184,7 @@ def _make_function(plan: GradientPlan, body: Body, overload: Any, name: str) -> 
         return (None, *answer)
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type(name, (torch.autograd.Function,), members)
+    return type(signature.name, (torch.autograd.Function,), members)
 
 
 def _positions(plan: GradientPlan, counts: Sequence[int]) -> tuple[list[int], dict[int, int]]:

@@ -16,7 +16,6 @@ __all__ = [
     "check_number_of_gradients",
     "check_passed_gradients",
     "default_gradient_names",
-    "mark_skippable",
     "renamed",
     "wire_backward",
 ]
@@ -85,30 +84,6 @@ def check_passed_gradients(signature: Signature) -> None:
 
 def _is_computed(parameter: Parameter) -> bool:
     return parameter.differentiable and parameter.passes_gradient is None
-
-
-def mark_skippable(backward: Signature, wiring: Wiring) -> Signature:
-    """Return a wired backward whose outputs know the argument that tells whether they are needed.
-
-    Raises DefinitionError if the kernel alone knows a size of such an output: one that is left out tells no size.
-    """
-    flags = {
-        argument.index: parameter.name
-        for argument, parameter in zip(wiring.arguments, backward.parameters, strict=True)
-        if argument.source == "needs"
-    }
-    outputs = tuple(
-        replace(output, needed_by=flags.get(index))
-        for output, index in zip(backward.outputs, wiring.inputs, strict=True)
-    )
-    for output in outputs:
-        if output.needed_by and (unknown := sorted(output.tensor.shape.names & backward.data_dependent)):
-            raise DefinitionError(
-                f"{backward.name}: no input gives the size {unknown[0]} of {output.name}, which is left out where "
-                f"{output.needed_by} is False. Take the input {output.name.removeprefix('grad_')} too, or an argument "
-                f"`{unknown[0]}: int`"
-            )
-    return replace(backward, outputs=outputs)
 
 
 def renamed(signature: Signature, names: Mapping[str, str]) -> Signature:

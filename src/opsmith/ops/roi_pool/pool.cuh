@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(pool_threads)
           }
         }
         Channels<width, vectors>{out.stride[1], count}.store(most, &out(k, channel, row, column));
-        Channels<width, vectors>{argmax.stride[1], count}.store(place, &argmax(k, channel, row, column));
+        if (argmax) Channels<width, vectors>{argmax.stride[1], count}.store(place, &argmax(k, channel, row, column));
       });
     }
   }

@@ -10,8 +10,8 @@
 namespace opsmith::ops::roi_pool {
 namespace {
 
-// Does nothing where the plan is for large boxes.
-template <int width, bool vectors, class T>
+// Does nothing where the plan is for large boxes. Without `has_places` there is no argmax.
+template <int width, bool vectors, bool has_places, class T>
 __global__ void __launch_bounds__(small_threads, (small_blocks<width, T>))
     pool_small(View<const T, 4> features, Plan plan, Team team, int channels, T* out, int32_t* argmax) {
   wait_for_earlier_kernels();
@@ -38,21 +38,21 @@ __global__ void __launch_bounds__(small_threads, (small_blocks<width, T>))
       const auto is_there = [&](int c) { return channel + c * beside < end; };
       const ChannelPlanes<width, vectors, T> planes(image + channel * features.stride[1], beside * features.stride[1],
                                                     is_there);
-      Largest<width, T> largest;
-      find_first_largest(planes, pixels, at_once, largest);
-      write_results<vectors>(largest, out + k * team.next_box, argmax + k * team.next_box, team.result(channel, i, j),
+      std::conditional_t<has_places, LargestPixels<width, T>, LargestValues<width, T>> found;
+      find_first_largest(planes, pixels, at_once, found);
+      write_results<vectors>(found, out + k * team.next_box, argmax + k * team.next_box, team.result(channel, i, j),
                              beside * team.next_channel, is_there);
     }
   }
 }
 
-template <int width, bool vectors, class T>
+template <int width, bool vectors, bool has_places, class T>
 void launch_small(const View<const T, 4>& features, const Plan& plan, const View<T, 4>& out,
                   const View<int32_t, 4>& argmax, Stream stream) {
   const Team team = make_team<width, vectors>(features, out);
-  launch_early<pool_small<width, vectors, T>>("roi_pool_sized", grid_of(team, out.size[0], out.size[1]), small_threads,
-                                              0, stream, features, plan, team, static_cast<int>(out.size[1]), out.data,
-                                              argmax.data);
+  launch_early<pool_small<width, vectors, has_places, T>>("roi_pool_sized", grid_of(team, out.size[0], out.size[1]),
+                                                          small_threads, 0, stream, features, plan, team,
+                                                          static_cast<int>(out.size[1]), out.data, argmax.data);
 }
 
 }  // namespace

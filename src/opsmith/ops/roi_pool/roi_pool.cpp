@@ -35,8 +35,8 @@ int64_t largest_pixel(const T* plane, int64_t row, int64_t column, int64_t width
 }  // namespace opsmith::ops::roi_pool
 
 template <class T>
-void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
-                    View<int32_t, 4> argmax) {
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, bool needs_argmax,
+                    View<T, 4> out, View<int32_t, 4> argmax) {
   const Pooling pooling = read_arguments(bins);
   if (out.numel() == 0) return;
   const int64_t channels = out.size[1], out_height = out.size[2], out_width = out.size[3];
@@ -57,7 +57,7 @@ void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolS
           for (int64_t j = 0; j < out_width; ++j) {
             const int64_t pixel = largest_pixel(plane, features.stride[2], features.stride[3], bins.width,
                                                 rows[static_cast<size_t>(i)], columns[static_cast<size_t>(j)]);
-            argmax(k, c, i, j) = static_cast<int32_t>(pixel);
+            if (needs_argmax) argmax(k, c, i, j) = static_cast<int32_t>(pixel);
             out(k, c, i, j) =
                 pixel < 0 ? T(compute_t<T>{0})
                           : plane[pixel / bins.width * features.stride[2] + pixel % bins.width * features.stride[3]];

@@ -34,23 +34,30 @@ void launch_forward(const View<const T, 4>& features, const View<const float, 2>
   const Workspace<Plan::Pair> room(Plan::pairs(out.size[0], out.size[2], out.size[3]));
   const Plan plan{room.data, static_cast<int>(out.size[2]), static_cast<int>(out.size[3])};
   launch_plan(boxes, pooling, plan, stream);
-  launch_small<vectors ? width : small_width, vectors>(features, plan, out, argmax, stream);
+  constexpr int at_once = vectors ? width : small_width;
+  if (argmax) {
+    launch_small<at_once, vectors, true>(features, plan, out, argmax, stream);
+  } else {
+    launch_small<at_once, vectors, false>(features, plan, out, argmax, stream);
+  }
   launch_large<width, vectors>(features, boxes, pooling, inner, plan, out, argmax, stream);
 }
 
 }  // namespace
 
+// Without `needs_argmax` there is no argmax, and kernels look for values alone.
 template <class T>
-void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, View<T, 4> out,
-                    View<int32_t, 4> argmax, Stream stream) {
+void roi_pool_sized(View<const T, 4> features, View<const float, 2> boxes, PoolSizes bins, bool needs_argmax,
+                    View<T, 4> out, View<int32_t, 4> argmax, Stream stream) {
   const Pooling pooling = read_arguments(bins);
   if (out.numel() == 0) return;
   constexpr int wide = 16 / sizeof(T);
   const bool inner = are_inner(features) && are_inner(out);
-  if (inner && are_vectors<wide>(features) && are_vectors<wide>(out) && are_vectors<wide>(argmax)) {
-    launch_forward<wide, true>(features, boxes, pooling, inner, out, argmax, stream);
+  const View<int32_t, 4> places = needs_argmax ? argmax : View<int32_t, 4>{};
+  if (inner && are_vectors<wide>(features) && are_vectors<wide>(out) && (!places || are_vectors<wide>(places))) {
+    launch_forward<wide, true>(features, boxes, pooling, inner, out, places, stream);
   } else {
-    launch_forward<4, false>(features, boxes, pooling, inner, out, argmax, stream);
+    launch_forward<4, false>(features, boxes, pooling, inner, out, places, stream);
   }
   check_launch("roi_pool_sized");
 }

@@ -54,11 +54,12 @@ def roi_pool_sized(
     features: Float[Tensor, "images C height width"],
     boxes: Float32[Tensor, "K 5"],
     bins: PoolSizes,
+    needs_argmax: bool = False,
 ) -> tuple[Float[Tensor, "K C out_height out_width"], Int32[Tensor, "K C out_height out_width"]]:
     """The largest feature of each bin of each box, and its pixel, counted row by row. Call it through `roi_pool`.
 
     A bin is a rectangle, so the largest of each row is found first, and of these the largest. A bin without pixels has 0
-    and the pixel -1.
+    and the pixel -1. The pixels are for the gradient alone.
     """
     _check_pixels(bins.height, bins.width)
     shape = (boxes.shape[0], features.shape[1], bins.out_height, bins.out_width)
@@ -70,12 +71,15 @@ def roi_pool_sized(
     own = features[image]
     in_row, column = _largest(own[:, :, :, None, :], columns[:, None, None])  # [K C height out_width]
     largest, row = _largest(in_row.transpose(2, 3)[:, :, None], rows[:, None, :, None])  # [K C out_height out_width]
+    is_empty = ~(rows.any(2)[:, :, None] & columns.any(2)[:, None])[:, None]
+    out = torch.where(is_empty, 0, largest)
+    if not needs_argmax:
+        return out, features.new_empty(0, dtype=torch.int32)
     pixel = (
         row * bins.width
         + column.transpose(2, 3)[:, :, None].expand(-1, -1, bins.out_height, -1, -1).gather(4, row[..., None])[..., 0]
     )
-    is_empty = ~(rows.any(2)[:, :, None] & columns.any(2)[:, None])[:, None]
-    return torch.where(is_empty, 0, largest), torch.where(is_empty, -1, pixel).to(torch.int32)
+    return out, torch.where(is_empty, -1, pixel).to(torch.int32)
 
 
 @roi_pool_sized.backward(

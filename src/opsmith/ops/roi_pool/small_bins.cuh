@@ -3,6 +3,7 @@
 
 #include <opsmith/kernel.h>
 
+#include "largest.cuh"
 #include "roi_pool.h"
 
 namespace opsmith::ops::roi_pool {
@@ -77,8 +78,10 @@ struct BinPixels {
 };
 
 // The largest pixels so far, channel by channel, and the first places where they are.
-template <int width, class T>
-struct Largest {
+template <int width_, class T>
+struct LargestPixels {
+  static constexpr int width = width_;
+  static constexpr bool has_places = true;
   compute_t<T> most[width];
   int place[width];
   compute_t<T> doubt;  // NaN once there was a NaN or an infinity; a product does not take the unit that compares
@@ -87,6 +90,10 @@ struct Largest {
     doubt = 0;
 #pragma unroll
     for (int c = 0; c < width; ++c) most[c] = -static_cast<compute_t<T>>(INFINITY), place[c] = first;
+  }
+  __device__ void be_empty() {
+#pragma unroll
+    for (int c = 0; c < width; ++c) most[c] = 0, place[c] = -1;
   }
   template <bool careful>
   __device__ void take(const Vector<T, width>& values, int pixel) {
@@ -97,15 +104,41 @@ struct Largest {
       if constexpr (!careful) doubt += value * compute_t<T>{0};
     }
   }
+  __device__ bool is_in_doubt() const { return doubt != doubt; }
+  __device__ T element(int c) const { return static_cast<T>(most[c]); }
+  __device__ Vector<T, width> elements() const { return rounded<T>(most); }
+};
+
+// The same without places, which takes one instruction a pixel, or half of one.
+template <int width_, class T>
+struct LargestValues {
+  static constexpr int width = width_;
+  static constexpr bool has_places = false;
+  Vector<T, width> most;
+
+  __device__ void begin(int) { fill(-static_cast<compute_t<T>>(INFINITY)); }
+  __device__ void be_empty() { fill(0); }
+  template <bool careful>
+  __device__ void take(const Vector<T, width>& values, int) {
+    most = largest(most, values);
+  }
+  __device__ bool is_in_doubt() const { return false; }
+  __device__ T element(int c) const { return most.item[c]; }
+  __device__ Vector<T, width> elements() const { return most; }
+
+ private:
+  __device__ void fill(compute_t<T> value) {
+#pragma unroll
+    for (int c = 0; c < width; ++c) most.item[c] = static_cast<T>(value);
+  }
 };
 
 // Looks through a bin. A row is read `at_once` pixels at a time; where it has fewer, its last one is read again, which
 // changes nothing. Without `careful`, which takes two comparisons a pixel, the result may be wrong where there is a
 // NaN, and is in doubt then.
-template <int at_once, bool has_one_step, bool careful, int width, bool vectors, class T>
-__device__ void look_through(const ChannelPlanes<width, vectors, T>& planes, const BinPixels& bin,
-                             Largest<width, T>& largest) {
-  largest.begin(bin.y.low * bin.image_width + bin.x.low);
+template <int at_once, bool has_one_step, bool careful, int width, bool vectors, class T, class Found>
+__device__ void look_through(const ChannelPlanes<width, vectors, T>& planes, const BinPixels& bin, Found& found) {
+  found.begin(bin.y.low * bin.image_width + bin.x.low);
   int column[at_once];
   const auto go_to = [&](int first) {
 #pragma unroll
@@ -117,7 +150,7 @@ __device__ void look_through(const ChannelPlanes<width, vectors, T>& planes, con
 #pragma unroll
     for (int q = 0; q < at_once; ++q) values[q] = planes.read(line + column[q] * bin.plane.across);
 #pragma unroll
-    for (int q = 0; q < at_once; ++q) largest.template take<careful>(values[q], v * bin.image_width + column[q]);
+    for (int q = 0; q < at_once; ++q) found.template take<careful>(values[q], v * bin.image_width + column[q]);
   };
   if constexpr (has_one_step) go_to(bin.x.low);
 #pragma unroll 1
@@ -133,16 +166,12 @@ __device__ void look_through(const ChannelPlanes<width, vectors, T>& planes, con
 
 // The same for every bin: one without pixels has 0 and no place. The bins of a box are read alike, `at_once` pixels at
 // a time, so that the lanes of a warp stay together.
-template <int width, bool vectors, class T>
+template <int width, bool vectors, class T, class Found>
 __device__ void find_first_largest(const ChannelPlanes<width, vectors, T>& planes, const BinPixels& bin, int at_once,
-                                   Largest<width, T>& largest) {
-  if (bin.y.low >= bin.y.high || bin.x.low >= bin.x.high) {
-#pragma unroll
-    for (int c = 0; c < width; ++c) largest.most[c] = 0, largest.place[c] = -1;
-    return;
-  }
+                                   Found& found) {
+  if (bin.y.low >= bin.y.high || bin.x.low >= bin.x.high) return found.be_empty();
   const auto look = [&](auto pixels, auto one_step) {
-    look_through<decltype(pixels)::value, decltype(one_step)::value, false>(planes, bin, largest);
+    look_through<decltype(pixels)::value, decltype(one_step)::value, false>(planes, bin, found);
   };
   // Of several steps, each has three pixels or four.
   if (at_once == 3) {
@@ -158,7 +187,7 @@ __device__ void find_first_largest(const ChannelPlanes<width, vectors, T>& plane
   } else {
     look(std::integral_constant<int, 4>{}, std::false_type{});
   }
-  if (largest.doubt != largest.doubt) look_through<1, false, true>(planes, bin, largest);
+  if (found.is_in_doubt()) look_through<1, false, true>(planes, bin, found);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ bool suit_team(const View<const T, 4>& features, const View<T, 4>& out, const Vi
   bool are_alike = true;
   int64_t last = 0;  // result of a box
   for (int axis = 0; axis < 4; ++axis) {
-    are_alike = are_alike && out.stride[axis] == argmax.stride[axis];
+    are_alike = are_alike && (!argmax || out.stride[axis] == argmax.stride[axis]);
     if (axis > 0) last += (out.size[axis] - 1) * out.stride[axis];
   }
   return are_alike && last <= most_offset;
@@ -100,19 +100,19 @@ __device__ void write_alone(U value, U* to) {
 
 // Writes a bin's results, from the one of the first channel on. Where channels lie apart these are `step` apart, as far
 // as is_there(c) holds.
-template <bool vectors, int width, class T, class IsThere>
-__device__ void write_results(const Largest<width, T>& largest, T* elements, int32_t* places, int first, int step,
+template <bool vectors, class Found, class T, class IsThere>
+__device__ void write_results(const Found& found, T* elements, int32_t* places, int first, int step,
                               const IsThere& is_there) {
   if constexpr (vectors) {
-    boxes::write_vector(rounded<T>(largest.most), elements + first);
-    boxes::write_vector(rounded<int32_t>(largest.place), places + first);
+    boxes::write_vector(found.elements(), elements + first);
+    if constexpr (Found::has_places) boxes::write_vector(rounded<int32_t>(found.place), places + first);
   } else {
     elements = as_address(elements), places = as_address(places);
 #pragma unroll
-    for (int c = 0; c < width; ++c) {
+    for (int c = 0; c < Found::width; ++c) {
       if (c > 0 && !is_there(c)) break;
-      write_alone(static_cast<T>(largest.most[c]), elements + (first + c * step));
-      write_alone(largest.place[c], places + (first + c * step));
+      write_alone(found.element(c), elements + (first + c * step));
+      if constexpr (Found::has_places) write_alone(found.place[c], places + (first + c * step));
     }
   }
 }

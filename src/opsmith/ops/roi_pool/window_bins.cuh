@@ -103,6 +103,18 @@ __device__ Vector<T, width> find_largest(const Vector<T, width>* pixels, int row
   return found;
 }
 
+// The largest pixels alone.
+template <int width, class T>
+__device__ Vector<T, width> find_largest_values(const Vector<T, width>* pixels, int rows, int columns) {
+  Vector<T, width> most = pixels[0];
+#pragma unroll 1
+  for (int v = 0; v < rows; ++v) {
+#pragma unroll 4
+    for (int u = 0; u < columns; ++u) most = largest(most, pixels[(v * window_columns + u) * quads]);
+  }
+  return most;
+}
+
 // Some bins of a box along both axes: lane i has the pixels of row i, and lane 8 + j those of column j.
 struct LaneRanges {
   Range own;
@@ -152,7 +164,7 @@ __device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pool
     const LaneRanges ranges(pooling.read_roi(boxes, bins.piece.roi), bins, lane);
     const int64_t first_row = bins.piece.row + bins.range.row, first_column = bins.piece.column + bins.range.column;
     T* const elements = &out(bins.piece.roi, channel, first_row, first_column);
-    int32_t* const places = &argmax(bins.piece.roi, channel, first_row, first_column);
+    int32_t* const places = argmax ? &argmax(bins.piece.roi, channel, first_row, first_column) : nullptr;
 #pragma unroll 1
     for (int next = 0; next < bins.range.count(); next += 32 / quads) {
       const int bin = next + lane / quads, i = bins.row(bin), j = bins.column(bin, i);
@@ -164,15 +176,20 @@ __device__ void make_bins(const View<const float, 2>& boxes, const Pooling& pool
       for (int c = 0; c < width; ++c) element.item[c] = static_cast<T>(C{0}), place[c] = -1;
       if (y.low < y.high && x.low < x.high) {
         const auto* const pixels = &memory.pixel[(y.low - window.top) * window_columns + x.low - window.left][quad];
-        element = find_largest(pixels, y.high - y.low, x.high - x.low, place);
-        const int width_of_image = static_cast<int>(pooling.width), first = y.low * width_of_image + x.low;
+        const int rows = y.high - y.low, columns = x.high - x.low;
+        if (argmax) {
+          element = find_largest(pixels, rows, columns, place);
+          const int width_of_image = static_cast<int>(pooling.width), first = y.low * width_of_image + x.low;
 #pragma unroll
-        for (int c = 0; c < width; ++c) {
-          place[c] = first + place[c] / window_columns * width_of_image + place[c] % window_columns;
+          for (int c = 0; c < width; ++c) {
+            place[c] = first + place[c] / window_columns * width_of_image + place[c] % window_columns;
+          }
+        } else {
+          element = find_largest_values(pixels, rows, columns);
         }
       }
       write<vectors>(element.item, elements + i * out.stride[2] + j * out.stride[3], out.stride[1], count);
-      write<vectors>(place, places + i * argmax.stride[2] + j * argmax.stride[3], argmax.stride[1], count);
+      if (argmax) write<vectors>(place, places + i * argmax.stride[2] + j * argmax.stride[3], argmax.stride[1], count);
     }
   }
 }
