@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
-import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 
@@ -16,10 +13,10 @@ import pytest
 import torch
 from judging_kit.cells import answer, cell_of
 
+from opsmith.judging import launch
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.gpu_memory import GpuMemory
-from opsmith.judging.inside.system_calls import filtered_numbers
 from opsmith.judging.processes import family, memory_bytes
 from opsmith.judging.refusals import Refusal
 
@@ -96,93 +93,6 @@ def test_a_candidate_has_a_copy_of_its_files_and_no_secrets(tmp_path: Path, monk
         assert answer(cell, torch.zeros(1)).tolist() == [False, True]
         folder = cell.process.folder
     assert not folder.exists()
-
-
-# What a candidate tries, as the body of a function that raises OSError where it is stopped.
-FORBIDDEN = {
-    "a file of its own": "open('candidate.py', 'w')",
-    "a file outside": "open({outside!r}, 'w')",
-    "a folder outside": "os.mkdir({outside!r})",
-    "its own memory": "open('/proc/self/mem', 'r+b')",
-    "the memory of the judge": "open('/proc/{judge}/mem', 'rb')",
-    "the environment of the judge": "open('/proc/{judge}/environ').read()",
-    "a signal to the judge": "os.kill({judge}, 0)",
-    "a connection": "socket.create_connection(('127.0.0.1', 9), timeout=1)",
-    "a socket of the internet": "socket.socket(socket.AF_INET)",
-    "a socket that has a name in a folder": "socket.socket(socket.AF_UNIX).connect({named!r})",
-    "a message to such a socket": "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', {named!r})",
-    "a pair that sends to others": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
-    "an address of its own for each message": "socket.socketpair()[0].sendto(b'x', {named!r})",
-    "the mode of a file outside": "os.chmod({kept!r}, 0)",
-    "the times of a file outside": "os.utime({kept!r})",
-    "an attribute of a file outside": "os.setxattr({kept!r}, 'user.x', b'')",
-    "the length of a file outside": "os.truncate({kept!r}, 0)",
-    "tracing": "check(libc.ptrace(0, 0, 0, 0))",
-    "another process's memory": "check(libc.process_vm_readv({judge}, 0, 0, 0, 0, 0))",
-    "a namespace of users": "check(libc.unshare(0x10000000))",
-    "a child in a namespace of users": "check(libc.syscall({clone}, 0x10000000 | 17, 0, 0, 0, 0))",
-    "a child of its parent": "check(libc.syscall({clone}, 0x8000 | 17, 0, 0, 0, 0))",
-    "a child in ways that no filter reads": "check(libc.syscall(435, 0, 0))",
-}
-
-
-@pytest.mark.parametrize("name", list(FORBIDDEN))
-def test_walls_stop(name: str, walled: Cell, tmp_path: Path) -> None:
-    if walled.walls.missing:
-        pytest.skip(f"{_NO_WALLS}: {walled.walls.missing[0]}")
-    kept, named = tmp_path / "kept", tmp_path / "named"
-    kept.write_text("kept")
-    before = kept.stat()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM if "message" in name else socket.SOCK_STREAM) as listener:
-        listener.bind(str(named))
-        if "message" not in name:
-            listener.listen()
-        places = {"outside": str(tmp_path / "made"), "kept": str(kept), "named": str(named)}
-        attempt = FORBIDDEN[name].format(**places, judge=os.getpid(), clone=filtered_numbers().clone)
-        assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [1]
-    assert not (tmp_path / "made").exists()
-    assert (kept.stat().st_mode, kept.stat().st_mtime_ns, kept.read_text()) == (
-        before.st_mode,
-        before.st_mtime_ns,
-        "kept",
-    )
-
-
-def test_what_programs_do_in_their_own_folder_is_left_to_them(walled: Cell) -> None:
-    attempt = """
-    path = os.path.join(os.environ['TMPDIR'], 'own')
-    open(path, 'w').close()
-    os.chmod(path, 0o700)
-    os.utime(path)
-    os.truncate(path, 10)
-    one, other = socket.socketpair()
-    one.sendall(b'x')
-    assert other.recv(1) == b'x'
-    os.sched_setaffinity(0, os.sched_getaffinity(0))
-"""
-    assert answer(walled, torch.tensor(list(textwrap.dedent(attempt).encode()), dtype=torch.uint8)).tolist() == [0]
-
-
-def test_scratch_is_there(walled: Cell) -> None:
-    attempt = "open(os.path.join(os.environ['TMPDIR'], 'file'), 'w').close()"
-    assert answer(walled, torch.tensor(list(attempt.encode()), dtype=torch.uint8)).tolist() == [0]
-
-
-@pytest.fixture(scope="module")
-def walled() -> Cell:
-    """A cell that runs what it is sent, and returns whether it was stopped."""
-    text = """
-import ctypes, os, socket, torch
-libc = ctypes.CDLL(None, use_errno=True)
-def check(found):
-    if found < 0: raise OSError(ctypes.get_errno())
-def f(x):
-    try: exec(bytes(x.tolist()).decode(), globals())
-    except OSError: return torch.tensor([1])
-    return torch.tensor([0])
-"""
-    with cell_of(text) as cell:
-        yield cell  # type: ignore[misc]
 
 
 def test_what_a_candidate_starts_ends_with_it() -> None:
@@ -294,109 +204,9 @@ def test_a_process_that_does_not_start_leaves_nothing(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_proc_shows_no_other_process() -> None:
-    text = (
-        "import os, torch\ndef f(x): return torch.tensor([int(one) for one in os.listdir('/proc') if one.isdigit()])\n"
-    )
-    with cell_of(text) as cell:
-        if cell.walls.missing:
-            pytest.skip(f"{_NO_WALLS}: {cell.walls.missing[0]}")
-        assert answer(cell, torch.zeros(1)).tolist() == [1]
-
-
 def test_an_exception_has_its_place() -> None:
     with cell_of("def f(x):\n    return 1 // 0\n") as cell, pytest.raises(CellError, match=r"\(candidate.py, line 2\)"):
         answer(cell, torch.zeros(1))
-
-
-def test_walls_that_the_machine_lacks_are_told(tmp_path: Path) -> None:
-    program = f"""
-from pathlib import Path
-from opsmith.judging.inside import walls
-def lacking(*given): raise OSError(38, "not there")
-walls._unshare = walls._landlock = walls._sieve = lacking
-raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
-print(len(raised.in_force), [one for one in raised.missing])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("2 [")
-    assert done.stdout.count("(not there)") == 3
-    assert "no signals to others (it sees" in done.stdout
-
-
-def test_where_proc_cannot_be_mounted_processes_are_shared_and_it_is_told(tmp_path: Path) -> None:
-    program = f"""
-import os
-from pathlib import Path
-from opsmith.judging.inside import walls
-def lacking(): raise OSError(1, "not permitted")
-walls._mount_own_proc = lacking
-raised = walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cuda", 1 << 33))
-Path("/proc/self/task", str(os.getpid()), "comm").write_text("named")
-print(os.getpid() > 2, len(raised.in_force), raised.missing)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    if "no /proc can be mounted" not in done.stdout:
-        pytest.skip(f"{_NO_WALLS}: {done.stdout}")
-    assert done.stdout.startswith("True 5 ['namespaces:")
-    assert "it shares its mounts with others" in done.stdout
-
-
-# Raises the walls of a machine that has no namespaces of processes, with the parts that are given.
-_SHARED = """
-import ctypes, os, resource, signal
-from pathlib import Path
-from opsmith.judging.inside import walls
-def lacking(*given): raise OSError(1, "not permitted")
-walls._mount_own_proc = lacking
-{more}
-raised = walls.raise_walls(walls.Fence(Path({scratch!r}), "cpu", 1 << 33))
-def refused(attempt):
-    try:
-        attempt()
-    except PermissionError:
-        return True
-    return False
-parent = os.getppid()
-print([refused(one) for one in ({attempts})])
-print(raised.missing)
-"""
-
-
-def raised_where_processes_are_shared(scratch: Path, attempts: str, more: str = "") -> tuple[str, str]:
-    program = _SHARED.format(scratch=str(scratch), attempts=attempts, more=more)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    found, missing = done.stdout.splitlines()
-    if "no /proc can be mounted" not in missing or "seccomp" in missing:
-        pytest.skip(f"{_NO_WALLS}: {missing}")
-    return found, missing
-
-
-def test_where_processes_are_shared_others_keep_their_processors_limits_and_priority(tmp_path: Path) -> None:
-    attempts = """
-        lambda: os.sched_setaffinity(parent, os.sched_getaffinity(0)),
-        lambda: os.sched_setscheduler(parent, os.SCHED_IDLE, os.sched_param(0)),
-        lambda: resource.prlimit(parent, resource.RLIMIT_CORE, (0, 0)),
-        lambda: os.setpriority(os.PRIO_PROCESS, parent, 19),
-        lambda: os.kill(parent, 0),
-        lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
-        lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
-    """
-    found, missing = raised_where_processes_are_shared(tmp_path, attempts)
-    assert found == "[True, True, True, True, True, False, False]" or "no signals" in missing
-
-
-def test_what_an_old_landlock_lacks_is_told(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.write_text("kept")
-    (tmp_path / "scratch").mkdir()
-    more = "walls._landlock_version = lambda: 2"
-    attempts = f"lambda: os.truncate({str(kept)!r}, 0),"
-    found, missing = raised_where_processes_are_shared(tmp_path / "scratch", attempts, more)
-    assert found == "[True]"
-    assert "no signals to others (it sees the other processes, and has no Landlock of Linux 6.12 or newer)" in missing
-    assert kept.read_text() == "kept"
 
 
 def test_what_has_lost_its_parent_is_ended_where_no_namespace_does_it() -> None:
@@ -428,3 +238,75 @@ def test_memory_of_a_forked_process_is_that_of_a_program_of_its_own() -> None:
             taken.append(sum(map(memory_bytes, members[1:])))
             assert len(members) == 2
     assert max(taken) < 1.5 * min(taken)
+
+
+def test_an_answer_byte_by_byte_is_no_answer() -> None:
+    text = """
+import os, socket, struct, time
+def f(x):
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            link = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        link.sendall(struct.pack("<I", 1 << 20))
+        while True:
+            link.sendall(b" ")
+            time.sleep(0.05)
+"""
+    with cell_of(text, load_s=10.0) as cell:
+        cell.load([[torch.zeros(1)]])
+        begun_s = time.monotonic()
+        with pytest.raises(CellError, match="no answer within 10 s") as refused:
+            cell.run([0])
+        assert time.monotonic() - begun_s < 30
+        assert refused.value.charge.refusal is Refusal.HUNG
+
+
+def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("start_forked", "start_program"):
+        monkeypatch.setattr(launch, name, fails)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="too many open files"):
+        Cell(None, "cpu", Limits())
+    assert list(tmp_path.iterdir()) == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_who_hops_from_process_to_process_is_ended() -> None:
+    program = """
+import os, sys, time
+from opsmith.judging.inside.system_calls import become_subreaper
+become_subreaper()
+if not os.fork():
+    while True:
+        if os.fork(): os._exit(0)
+        time.sleep(1e-3)
+time.sleep(600)
+"""
+    process = CandidateProcess("cpu", Limits())
+    try:
+        process.kill()
+        process._process = subprocess.Popen([sys.executable, "-c", program])
+        until_s = time.monotonic() + 20
+        while len(process._members()) < 2 and time.monotonic() < until_s:
+            time.sleep(0.02)
+        leader = process.pid
+        process.kill()
+        time.sleep(0.2)
+        left = [one for one in Path("/proc").glob("[0-9]*") if _is_of(one, program)]
+        assert not Path(f"/proc/{leader}/exe").exists()
+        assert left == []
+    finally:
+        process.close()
+
+
+def _is_of(process: Path, program: str) -> bool:
+    try:
+        return program.encode() in (process / "cmdline").read_bytes() and (process / "exe").exists()
+    except OSError:
+        return False

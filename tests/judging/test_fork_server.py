@@ -240,9 +240,9 @@ def test_other_limits_have_another_server(servers: fork_server._Servers) -> None
 def test_what_a_child_leaves_behind_is_ended() -> None:
     program = """
 import os, signal, socket, time
-from opsmith.judging.inside.fork_server import _Server
-from opsmith.judging.inside.system_calls import prctl
-prctl(36, 1)
+from opsmith.judging.inside.fork_server import _Forker
+from opsmith.judging.inside.system_calls import become_subreaper
+become_subreaper()
 read, write = os.pipe()
 if not os.fork():
     if not os.fork():
@@ -254,11 +254,39 @@ os.wait()
 orphan = int(os.read(read, 20))
 os.kill(orphan, 0)
 mine, other = socket.socketpair()
-_Server(mine)._end_orphans()
-try:
-    os.kill(orphan, 0)
-except ProcessLookupError:
-    print("gone")
+forker = _Forker(mine)
+until_s = time.monotonic() + 20
+while time.monotonic() < until_s:
+    forker._end_others()
+    try:
+        os.kill(orphan, 0)
+    except ProcessLookupError:
+        print("gone")
+        break
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "gone\n"
+
+
+def test_who_forks_and_ends_again_and_again_is_ended() -> None:
+    program = """
+import os, socket, sys, time
+from opsmith.judging.inside.fork_server import _Forker
+from opsmith.judging.inside.system_calls import become_subreaper
+become_subreaper()
+if not os.fork():
+    while True:  # hops from process to process
+        if os.fork(): os._exit(0)
+        time.sleep(1e-3)
+time.sleep(0.1)
+mine, other = socket.socketpair()
+forker = _Forker(mine)
+children = f"/proc/self/task/{os.getpid()}/children"
+until_s = time.monotonic() + 20
+while open(children).read().split() and time.monotonic() < until_s:
+    forker._end_others()
+time.sleep(0.1)
+print("left:", open(children).read())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "left:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,48 @@ def test_the_walls_stand_beside_a_gpu(tmp_path: Path) -> None:
     assert judgement.ok
     assert judgement.as_operator.state != "not judged"
     assert any("seccomp" in wall for wall in judgement.walls.in_force)
+
+
+# What honest candidates and their libraries do beside computing.
+_STARTS = {
+    "a process that uses the GPU": """
+subprocess.run([sys.executable, "-c", "import torch; torch.zeros(1, device='cuda').item()"], check=True)
+""",
+    "a compiler that looks which GPU there is": """
+folder = os.environ["TMPDIR"]
+source, library = os.path.join(folder, "one.cu"), os.path.join(folder, "one.so")
+with open(source, "w") as file:
+    file.write('extern "C" __global__ void one() {}')
+subprocess.run(["nvcc", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", library, source], check=True)
+""",
+    "PyTorch's compiler": "assert torch.equal(torch.compile(lambda x: x * 2 + 1)(x), x * 2 + 1)",
+    "a profile": """
+with torch.profiler.profile() as profile:
+    (x * 2).sum().item()
+assert any("sum" in one.key for one in profile.key_averages())
+""",
+    "more memory than there is": """
+try:
+    torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
+except torch.OutOfMemoryError:
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize("name", list(_STARTS))
+def test_what_honest_candidates_start_works(name: str) -> None:
+    body = textwrap.indent(_STARTS[name].strip(), "    ")
+    text = f"import os, subprocess, sys, torch\ndef f(x):\n{body}\n    return x + 1\n"
+    limits = {"load_s": 120.0, "call_s": 120.0, "memory_bytes": 16 << 30, "gpu_bytes": 8 << 30}
+    with cell_of(text, "cuda", **limits) as cell:
+        cell.load([[torch.arange(3.0, device="cuda")]])
+        done = cell.run([0])
+        assert done.error is None, (done.error, cell.walls)
+        ((result,),) = cell.give([0])
+        assert result is not None
+        assert result.tensor is not None
+        assert result.tensor.tolist() == [1, 2, 3]
 
 
 def test_large_inputs_take_what_bench_says(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from forks import python_c
+from opsmith.judging import gpu_claims
 from opsmith.judging.gpu_claims import claimed
 from opsmith.judging.gpu_memory import GpuMemory
 
@@ -63,6 +64,7 @@ def test_who_is_alone_has_more_than_there_is(tmp_path: Path) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
+from opsmith.judging import gpu_claims
 from opsmith.judging.gpu_claims import claimed
 
 with claimed(80, lambda: None, Path(sys.argv[1]), 100) as claim:
@@ -118,3 +120,14 @@ def test_another_judgement_s_memory_is_not_the_candidate_s(tmp_path: Path) -> No
         other.set(5000 * MIB)
         assert memory.excess(0) is None
     assert memory.excess(0) is not None
+
+
+def test_a_lock_that_is_never_given_back_stops_no_judgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_claims, "_LOCKED_S", 0.3)
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with claimed(30, nothing, tmp_path, 100) as claim:
+            assert claim is None
+    finally:
+        os.close(lock)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.messages import MessageError, receive, send
+from opsmith.judging.patience import Patient
 from opsmith.judging.processes import begun_at, family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Walls
@@ -59,9 +60,12 @@ class CandidateProcess:
         self._waits_outside = False
         self.claim: Claim | None = None
         self._gpu: GpuMemory | None = None
-        self._output = (self.folder / "output").open("wb")
-        self._process, self._link = start_process(self.folder, device, limits, self._output)
         self.memory: OtherMemory | None = None
+        with ExitStack() as undone:
+            undone.callback(remove_folder, self.folder)
+            self._output = undone.enter_context((self.folder / "output").open("wb"))
+            self._process, self._link = start_process(self.folder, device, limits, self._output)
+            undone.pop_all()
 
     def wait_until_ready(self) -> None:
         """Wait until its walls stand and it can be asked; raises CellError where it does not start."""
@@ -87,7 +91,7 @@ class CandidateProcess:
         self.walls = Walls(tuple(map(str, found.get("walls", ()))), tuple(missing))
 
     def give_files(self, candidate: Candidate) -> None:
-        """Copy a candidate's files to its folder: when it is opened, and no other one runs that could read them."""
+        """Copy a candidate's files to its folder: as late as when it is opened, for others that run could read them."""
         for name, content in candidate.text.items():
             path = self.folder / "candidate" / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +135,7 @@ class CandidateProcess:
         if do != "run" and time.monotonic() - self._looked_s > _TICK_S:  # between what is timed
             self.hold_to_limits()
         self._number += 1
+        self._link.settimeout(patience_s)
         try:
             send(self._link, {"number": self._number, "do": do, **more}, descriptors)
         except OSError:
@@ -164,15 +169,11 @@ class CandidateProcess:
             raise CellError(charge)
 
     def _answer(self, number: int | None, patience_s: float) -> dict[str, Any]:
-        until_s = time.monotonic() + patience_s
-        while not select.select([self._link], [], [], _TICK_S)[0]:
-            self.hold_to_limits()
-            if time.monotonic() > until_s:
-                self.kill()
-                raise CellError(Charge(Refusal.HUNG, f"no answer within {patience_s:.0f} s"))
         try:
-            self._link.settimeout(patience_s)
-            found, _ = receive(self._link)
+            found, _ = receive(Patient(self._link, patience_s, self.hold_to_limits))
+        except TimeoutError as error:
+            self.kill()
+            raise CellError(Charge(Refusal.HUNG, str(error))) from None
         except (EOFError, OSError):
             raise CellError(self._end()) from None
         except MessageError as error:
@@ -201,6 +202,7 @@ class CandidateProcess:
             return _over(f"it started {len(members)} processes, and may have {limits.processes}")
         if self._gpu is None:
             return None
+        _go_first(members)
         return self._gpu.excess(self.shared_bytes + self.copied_bytes + self.staged_bytes, self.passage_bytes)
 
     def _end(self) -> Charge:
@@ -226,6 +228,9 @@ class CandidateProcess:
 
     def kill(self) -> None:
         """End the process and all that it has started, also what has lost its parent."""
+        if not self._waits_outside and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                Standstill(self.pid).begin()  # so that none starts others meanwhile; a namespace's end with its first one
         members = self._members()
         others = [one for one, begun in self._seen.items() if one not in members and begun == begun_at(one) is not None]
         for one in (*reversed(members), *others):
@@ -251,6 +256,13 @@ class CandidateProcess:
             self.memory.close()
         self._output.close()
         remove_folder(self.folder)
+
+
+def _go_first(pids: Iterable[int]) -> None:
+    """Have Linux end these first where memory runs out: beside a GPU they can write to what says so."""
+    for pid in pids:
+        with suppress(OSError):
+            Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
 def _signal_name(number: int) -> str:

@@ -58,7 +58,7 @@ class Cell:
         self._areas = Areas.on(device, self.process, self.limits.call_s)
         try:
             self.process.wait_until_ready()
-        except CellError:
+        except BaseException:
             self.close()
             raise
 

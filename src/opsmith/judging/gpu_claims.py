@@ -21,6 +21,7 @@ import torch
 __all__ = ["Claim", "claimed"]
 
 _TICK_S = 0.2
+_LOCKED_S = 60.0
 # Bound before a candidate is imported.
 _empty_cache = torch.cuda.empty_cache
 _log = logging.getLogger("opsmith.judging")
@@ -97,11 +98,23 @@ def _taken(nbytes: int, folder: Path, total_bytes: int) -> Claim | None:
     """Return a claim, or None where others leave too little. One that is alone has what it asks for."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock)
         others = _claimed_bytes(folder, removes=True)
         return Claim(folder, nbytes) if not others or others + nbytes <= total_bytes else None
     finally:
         os.close(lock)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file; raises OSError where somebody has it for longer than any judgement does."""
+    until_s = time.monotonic() + _LOCKED_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                raise OSError(0, "another process keeps the lock of their claims") from None
+            time.sleep(_TICK_S / 10)
 
 
 def _claimed_bytes(folder: Path, *, own: Path | None = None, removes: bool = False) -> int:

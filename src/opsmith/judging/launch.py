@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -21,8 +22,16 @@ _ENVIRONMENT = (
 # What they write to goes to the scratch folder.
 _FOLDERS = (
     *("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR"),
-    *("CUDA_CACHE_PATH", "OPSMITH_CACHE_DIR"),
+    *("CUDA_CACHE_PATH", "CUTE_DSL_CACHE_DIR", "OPSMITH_CACHE_DIR"),
 )
+# Libraries ask who the user is, and no service that knows can be reached. Processes of PyTorch's compiler would import
+# PyTorch once more, in the candidate's time.
+_SAID = {
+    "USER": "candidate",
+    "LOGNAME": "candidate",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 
 @dataclass(frozen=True)
@@ -55,12 +64,15 @@ def start_process(
     arguments = str(scratch), device, *map(str, (limits.memory_bytes, limits.gpu_bytes, limits.threads))
     kept = _kept()
     environment = kept | {name: str(scratch) for name in _FOLDERS}
-    with theirs:
-        forked = start_forked(Request(arguments, str(own), environment), kept, theirs, output) if forks else None
-        if forked is not None:
-            return forked, link
-        program = start_program(_START, theirs, arguments, environment=environment, folder=own, output=output)
-        return program, link
+    with ExitStack() as undone, theirs:
+        undone.enter_context(link)
+        started: Started | None = None
+        if forks:
+            started = start_forked(Request(arguments, str(own), environment), kept, theirs, output)
+        if started is None:
+            started = start_program(_START, theirs, arguments, environment=environment, folder=own, output=output)
+        undone.pop_all()
+        return started, link
 
 
 def _kept() -> dict[str, str]:
@@ -68,4 +80,4 @@ def _kept() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     # Freed memory is kept: results of each batch would have to be mapped anew.
     malloc = {"MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-    return {**kept, **malloc, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **malloc, **_SAID}

@@ -9,13 +9,23 @@ import array
 import json
 import socket
 import struct
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["MessageError", "receive", "send"]
+__all__ = ["MessageError", "Readable", "receive", "send"]
 
 _LENGTH = struct.Struct("<I")
 # A message describes tensors and has no numbers of theirs.
 _MOST_BYTES = 16 << 20
+
+
+class Readable(Protocol):
+    """What messages are read from, such as a socket."""
+
+    def recv(self, most: int, /) -> bytes:
+        """Return some bytes, none at the end."""
+
+    def recvmsg(self, most: int, room: int, /) -> tuple[bytes, list[tuple[int, int, bytes]], int, Any]:
+        """Return some bytes and the descriptors that came with them, as `socket.recvmsg` does."""
 
 
 class MessageError(Exception):
@@ -31,7 +41,7 @@ def send(link: socket.socket, message: dict[str, Any], descriptors: tuple[int, .
     link.sendall(packed)
 
 
-def receive(link: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, Any], list[int]]:
+def receive(link: Readable, most_descriptors: int = 0) -> tuple[dict[str, Any], list[int]]:
     """Return one message and the descriptors that came with it; raises EOFError at the end, and MessageError.
 
     Where more descriptors come than are wanted, Linux closes them: they would fill this process's table.
@@ -59,7 +69,7 @@ def receive(link: socket.socket, most_descriptors: int = 0) -> tuple[dict[str, A
     return message, descriptors
 
 
-def _exactly(link: socket.socket, length: int) -> bytes:
+def _exactly(link: Readable, length: int) -> bytes:
     parts = []
     while length > 0:
         part = link.recv(min(length, 1 << 20))

@@ -22,25 +22,25 @@ import torch
 
 # What each child needs: it is what this process is for.
 import opsmith.judging.inside.calls  # noqa: F401
-from opsmith.judging.inside.system_calls import prctl
+from opsmith.judging.inside.system_calls import become_subreaper
 
 __all__ = ["serve"]
 
 _MOST_BYTES = 1 << 17
 _LOOK_S, _IDLE_S = 2.0, 600.0
-_CHILD_SUBREAPER = 36
+_MOST_LOOKS = 1000
 
 
 def serve(descriptor: int) -> list[str]:
     """Fork for each request that comes at a descriptor. Only the children return, with the arguments of `main.main`.
 
-    It ends with the judge, and when nobody has asked for ten minutes.
+    It ends with the judge, and after ten minutes without a request.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody learns how a child has ended
-    prctl(_CHILD_SUBREAPER, 1)
+    become_subreaper()
     gc.collect()
     gc.freeze()  # a collection would write to memory that parent and child have in common
-    request = _Server(socket.socket(fileno=descriptor)).run()
+    request = _Forker(socket.socket(fileno=descriptor)).run()
     if request is None:
         os._exit(0)
     return _become(request)
@@ -55,7 +55,7 @@ class _Request:
     output: int
 
 
-class _Server:
+class _Forker:
     """Forks when it is asked to, and tells by a channel for each child its number and, asked again, how it has ended.
 
     The judge asks that when it has seen the end. A child whose channel it closes is killed, so none outlives the judge.
@@ -74,6 +74,7 @@ class _Server:
             is_idle = time.monotonic() - self._asked_s > _IDLE_S
             if not self._children and (is_idle or not self._is_wanted):
                 return None
+            self._end_others()
             for key, _ in self._selector.select(_LOOK_S):
                 ready = key.fileobj
                 assert isinstance(ready, socket.socket)
@@ -115,30 +116,34 @@ class _Server:
         child, is_asked = self._children.pop(channel), False
         with suppress(OSError):
             is_asked = bool(channel.recv(1))
-        if not is_asked:
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        self._end_orphans()
-        with suppress(OSError):
-            channel.send(str(os.waitstatus_to_exitcode(status)).encode())
+        if is_asked:  # the judge has seen its end
+            _, status = os.waitpid(child, 0)
+            with suppress(OSError):
+                channel.send(str(os.waitstatus_to_exitcode(status)).encode())
         self._selector.unregister(channel)
         channel.close()
+        self._end_others()
 
-    def _end_orphans(self) -> None:
-        """End what children have started and left behind, where no namespace ended it with them."""
-        own = f"/proc/self/task/{os.getpid()}/children"
-        while True:
+    def _end_others(self) -> None:
+        """Kill the children that nobody asks for any more, and what others have left behind, which come here.
+
+        It does not wait for them: the driver of a GPU takes seconds to take apart what one has had, and meanwhile it is to
+        fork. Those that have ended are gone from the table of processes at the next look.
+        """
+        own, killed = f"/proc/self/task/{os.getpid()}/children", set[int]()
+        for _ in range(_MOST_LOOKS):  # one that forks and ends at once has another number at each
             try:
                 with open(own) as file:  # noqa: PTH123 -- asked at each end
-                    orphans = set(map(int, file.read().split())) - set(self._children.values())
+                    others = set(map(int, file.read().split())) - set(self._children.values())
             except OSError:
                 return
-            if not orphans:
-                return
-            for one in orphans:  # whose own children come here then
+            for one in others:
                 with suppress(OSError):
                     os.kill(one, signal.SIGKILL)
-                    os.waitpid(one, 0)
+                    os.waitpid(one, os.WNOHANG)
+            if others <= killed:
+                return
+            killed |= others
 
 
 def _become(request: _Request) -> list[str]:

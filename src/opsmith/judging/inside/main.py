@@ -23,7 +23,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the judge at a descriptor: `descriptor scratch device memory_bytes gpu_bytes threads`."""
+    """Serve the judge at a descriptor, and end: `descriptor scratch device memory_bytes gpu_bytes threads`."""
     descriptor, scratch, device, *numbers = arguments
     memory_bytes, gpu_bytes, threads = map(int, numbers)
     link = socket.socket(fileno=int(descriptor))
@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> None:
     send(link, {"walls": walls.in_force, "missing": walls.missing, "pid": os.getpid()})
     calls = Calls(device, gpu_bytes)
     _serve(link, calls, {} if device == "cpu" else _staged(calls))
+    sys.stdout.flush()
+    os._exit(0)  # threads of the candidate's do not keep the process
 
 
 def _staged(calls: Any) -> Mapping[str, Callable[..., dict[str, Any]]]:
@@ -90,10 +92,3 @@ def _described(error: BaseException) -> dict[str, Any]:
         "trace": trace,
         "refusal": refusal if isinstance(refusal, str) else "",
     }
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    # Threads of the candidate's do not keep the process.
-    sys.stdout.flush()
-    os._exit(0)
