@@ -1,15 +1,18 @@
-"""Calls of filtered_lrelu_sized for `opsmith bench`: StyleGAN3's layers, in sizes for a CPU and for a GPU."""
+"""Calls of filtered_lrelu's operators for `opsmith bench`: StyleGAN3's layers, in sizes for a CPU and for a GPU."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
 
+from opsmith.ops.filtered_lrelu.oversampling import Oversampling
+from opsmith.ops.filtered_lrelu.signed import sign_sizes
 from opsmith.ops.upfirdn2d import setup_filter
 
-__all__ = ["large", "small"]
+__all__ = ["large", "signed", "small"]
 
 Call = dict[str, Any]
 
@@ -25,6 +28,15 @@ def small() -> dict[str, Call]:
 def large() -> dict[str, Call]:
     """Of 4x256x128x128: the same, and one that halves its size."""
     return {name: _call((4, 256, 128, 128), *rates) for name, rates in _RATES.items()}
+
+
+def signed() -> dict[str, Call]:
+    """Of the same size as `large`, for the operator that keeps signs."""
+    calls = {}
+    for name, call in large().items():
+        oversampling = Oversampling(**{one.name: call[one.name] for one in fields(Oversampling)})
+        calls[name] = call | asdict(sign_sizes(*call["x"].shape[2:], call["fd"], oversampling))
+    return calls
 
 
 def _call(shape: tuple[int, int, int, int], up: int, down: int) -> Call:

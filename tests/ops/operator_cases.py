@@ -128,6 +128,7 @@ CASES = (
 OWN_TESTS = {
     "upfirdn2d_sized": "test_upfirdn2d.py",  # its filter is float32 whatever the images are
     "filtered_lrelu_sized": "test_filtered_lrelu.py",  # likewise
+    "filtered_lrelu_signed": "test_filtered_lrelu_signed.py",
     "roi_align_sized": "test_roi_align.py",  # its boxes are float32 whatever the features are
     "roi_align_pyramid_sized": "test_roi_align_pyramid.py",
     "roi_pool_sized": "test_roi_pool.py",

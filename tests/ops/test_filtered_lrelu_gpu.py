@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import astuple
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import torch
 from graphs import capture
 from torch import Tensor
 
-from opsmith.ops.filtered_lrelu import filtered_lrelu, filtered_lrelu_sized
+from opsmith.ops.filtered_lrelu import filtered_lrelu, filtered_lrelu_signed, filtered_lrelu_sized, functions
+from opsmith.ops.filtered_lrelu.oversampling import Oversampling
+from opsmith.ops.filtered_lrelu.signed import sign_sizes
 from opsmith.ops.upfirdn2d import setup_filter
 
 pytestmark = [pytest.mark.gpu, pytest.mark.compile]
@@ -123,6 +126,8 @@ def agrees(
     found = filtered_lrelu(leaves[0].requires_grad_(), fu, fd, leaves[1].requires_grad_(), **arguments)
     expected = filtered_lrelu(exact[0], fu, fd, exact[1], impl="ref", **arguments)
     near(found.detach(), expected.detach())
+    with torch.no_grad():
+        assert torch.equal(filtered_lrelu(leaves[0], fu, fd, leaves[1], **arguments), found)
     outer = coarse(tuple(expected.shape)).to(dtype)
     gradients = torch.autograd.grad(found, leaves, outer)
     wanted = torch.autograd.grad(expected, exact, outer.double())
@@ -137,9 +142,38 @@ def near(found: Tensor, expected: Tensor, floor: float = 0) -> None:
     torch.testing.assert_close(found.double(), expected.to(found.dtype).double(), rtol=0, atol=allowed)
 
 
+@pytest.mark.parametrize("dtype", TYPES[:3], ids=str)
+@pytest.mark.parametrize("form", FORMS[:5], ids=str)
+def test_tiles_serve_filters_that_have_kernels_of_their_own(
+    form: tuple[int, tuple[int, ...], int, tuple[int, ...]], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator without signs, which nobody is sent to with such filters, has all filters."""
+    monkeypatch.setattr(functions, "has_signs", lambda *_: False)
+    up, up_taps, down, down_taps = form
+    arguments = {"up": up, "down": down, "padding": [13, 12, 11, 12], "gain": 1.5, "slope": 0.25, "clamp": 2.0}
+    agrees((2, 3, 66, 31), dtype, "contiguous", coarse(up_taps), coarse(down_taps), arguments)
+
+
+@pytest.mark.parametrize("form", FORMS[:5], ids=str)
+def test_signs_are_those_of_the_definition(form: tuple[int, tuple[int, ...], int, tuple[int, ...]]) -> None:
+    up, up_taps, down, down_taps = form
+    torch.manual_seed(0)
+    fu, fd = (f.expand(2, -1) if f.ndim == 1 else f for f in (coarse(up_taps), coarse(down_taps)))
+    for height, width, pad in ((14, 9, 11), (40, 131, 12), (66, 64, 13), (31, 300, 14)):
+        x, b = coarse((2, 5, height, width)), coarse((5,))
+        o = Oversampling(height, width, up, down, pad, pad + 1, True, len(down_taps) == 1, False)
+        numbers = [*astuple(o), 1.5, 0.25, 2.0, *astuple(sign_sizes(height, width, fd, o)), True]
+        found = filtered_lrelu_signed.torch_op(x, fu, fd, b, *numbers)[1]
+        expected = filtered_lrelu_signed.torch_op(x.cpu(), fu.cpu(), fd.cpu(), b.cpu(), *numbers)[1]
+        # Where nothing flows back, the other bit is nobody's.
+        blocked = (found & 0x2AAAAAAA) >> 1 | (found >> 31 & 1) << 30
+        assert torch.equal(found & ~blocked, expected.cuda() & ~blocked)
+
+
 def test_there_are_kernels_for_the_gpu() -> None:
-    assert filtered_lrelu_sized.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
-    assert filtered_lrelu_sized.gradient.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
+    for operator in (filtered_lrelu_sized, filtered_lrelu_signed):
+        for one in (operator, operator.gradient):
+            assert one.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
 
 
 @pytest.mark.parametrize("which", [0, 1])

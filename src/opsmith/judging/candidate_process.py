@@ -230,7 +230,9 @@ class CandidateProcess:
         """End the process and all that it has started, also what has lost its parent."""
         if not self._waits_outside and self._process.poll() is None:
             with suppress(ProcessLookupError):
-                Standstill(self.pid).begin()  # so that none starts others meanwhile; a namespace's end with its first one
+                Standstill(
+                    self.pid
+                ).begin()  # so that none starts others meanwhile; a namespace's end with its first one
         members = self._members()
         others = [one for one, begun in self._seen.items() if one not in members and begun == begun_at(one) is not None]
         for one in (*reversed(members), *others):

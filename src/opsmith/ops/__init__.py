@@ -65,7 +65,14 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "giou_losses_backward",
     ),
     "deform_conv2d": ("DeformConv2d", "deform_conv2d", "deform_conv2d_sized", "deform_conv2d_sized_backward"),
-    "filtered_lrelu": ("FilteredLReLU", "filtered_lrelu", "filtered_lrelu_backward", "filtered_lrelu_sized"),
+    "filtered_lrelu": (
+        "FilteredLReLU",
+        "filtered_lrelu",
+        "filtered_lrelu_backward",
+        "filtered_lrelu_signed",
+        "filtered_lrelu_signed_backward",
+        "filtered_lrelu_sized",
+    ),
     "linear_assignment": ("linear_assignment", "linear_assignment_ragged", "linear_sum_assignment"),
     "lltm": (
         "LLTM",

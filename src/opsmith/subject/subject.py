@@ -92,10 +92,26 @@ class Subject:
         return self.results(self.kernel, values)
 
     def results(self, function: Callable[..., Any], values: Mapping[str, Any]) -> list[Tensor]:
-        """Call the kernel or the reference; return its tensors, and after them the arguments that it writes to."""
+        """Call the kernel or the reference; return its tensors, and after them the arguments that it writes to.
+
+        An output that the call leaves out is an empty tensor, whatever stands in its place.
+        """
         found = function(*self.arguments(values), **self.keyword_arguments(values))
         listed = list(found) if isinstance(found, tuple | list) else [] if found is None else [found]
+        outputs = self.signature.outputs if self.signature is not None else ()
+        if len(listed) == len(outputs):
+            listed = [
+                _nothing_of(item) if one.needed_by is not None and not values.get(one.needed_by, False) else item
+                for one, item in zip(outputs, listed, strict=True)
+            ]
         return [*(item for item in listed if isinstance(item, Tensor)), *(values[name] for name in self.mutated)]
+
+
+def _nothing_of(item: Any) -> Tensor:
+    """Return an empty tensor in place of a result, of one sample where this runs under torch.vmap."""
+    if not isinstance(item, Tensor):
+        return torch.empty(0, dtype=torch.bool)
+    return item.flatten()[:0].to(torch.bool)
 
 
 def subject_of(

@@ -132,7 +132,7 @@ CHECKED_ELSEWHERE = frozenset(
         *("giou_loss_sum", "giou_loss_sum_backward"),
         *("clipped_boxes", "clipped_boxes_backward", "converted_boxes", "converted_boxes_backward"),
         *("deform_conv2d_sized", "deform_conv2d_sized_backward"),
-        *("filtered_lrelu_sized", "filtered_lrelu_backward"),
+        *("filtered_lrelu_sized", "filtered_lrelu_backward", "filtered_lrelu_signed", "filtered_lrelu_signed_backward"),
         *("focal_loss", "focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
         *("focal_loss_backward", "focal_loss_sum_backward"),
         *("focal_loss_classes_backward", "focal_loss_classes_sum_backward"),

@@ -106,20 +106,19 @@ View<T, 4> images(T* data, int64_t channels, int64_t height, int64_t width) {
   return {data, {1, channels, height, width}, {channels * height * width, height * width, width, 1}};
 }
 
-// Launches a walk as filtered_lrelu.cu does.
-template <class R, class Act, class T>
-void launch(Call<T, R::is_backward> call, const Act& act, int processors, std::vector<double>& partials) {
-  const Filtering &up = call.up.filtering, &grad = call.grad.filtering, &down = call.down.filtering;
-  const WalkStart y = WalkStart::of(R{}, up.y, grad.y, down.y, 0), x = WalkStart::of(R{}, up.x, grad.x, down.x, 0);
-  if (!y.fits || !x.fits) throw std::runtime_error("groups do not begin as a walk has them");
-  const Strips strips(R{}, call.out.size[2], call.out.size[3], call.out.size[1], processors);
-  call.items = {1, call.out.size[1], strips.tiles(), false};
+// Launches a walk as signed.cu does.
+template <class R>
+void launch(WalkCall call, const Nonlinearity& nonlinearity, int processors, std::vector<double>& partials) {
+  const Bytes& out = call.out;
+  const Strips strips(R{}, out.size[2], out.size[3], out.size[1], processors);
+  call.items = {1, out.size[1], strips.tiles(), false};
   partials.assign(static_cast<size_t>(call.items.count()), 0);
   call.partials = {R::is_backward ? partials.data() : nullptr};
   const auto run = [&](auto kernel) {
-    emulated::launch(static_cast<unsigned>(strips.blocks()), R::threads, [&] { kernel(WalkCall(call), act, strips); });
+    emulated::launch(static_cast<unsigned>(strips.blocks()), R::threads, [&] { kernel(call, nonlinearity, strips); });
   };
-  run(y.later ? walk<R, true, Act> : walk<R, false, Act>);
+  const WalkStart y = WalkStart::of(R{}, call.up.filtering.y, call.down.filtering.y, 0);
+  run(y.later ? walk<R, true> : walk<R, false>);
 }
 
 // The largest difference against the largest number.
@@ -143,6 +142,7 @@ bool agrees(Case call, int processors, double limit) {
   const int size = call.height * call.width, out = definition.height * definition.width;
   const size_t channels = static_cast<size_t>(call.channels);
   std::vector<T> x(channels * size), b(channels), grad_y(channels * out), y(channels * out), grad_x(channels * size);
+  std::vector<T> without_signs(channels * out);
   fill_at_random(x);
   fill_at_random(b);
   fill_at_random(grad_y);
@@ -154,35 +154,31 @@ bool agrees(Case call, int processors, double limit) {
   const Filters filters = read_filters(fu, fd, call.height, call.width, oversampling);
   const auto view_x = images<const T>(x.data(), call.channels, call.height, call.width);
   const View<const T, 1> view_b{b.data(), {call.channels}, {1}};
+  const Nonlinearity nonlinearity{Activate<float>(activation)};
   std::vector<double> partials;
+  // What is never written stays all ones: positive, and blocked.
+  const int shift_y = sign_shift(call.pad_y, up, down), shift_x = sign_shift(call.pad_x, up, down);
+  const int rows = (definition.u_height + shift_y + 3) / 4, columns = (definition.u_width + shift_x + 3) / 4;
+  std::vector<uint32_t> bits(channels * rows * columns, 0xFFFFFFFFu);
+  const Signs signs{bits.data(),         call.channels,     rows, columns, shift_y, shift_x,
+                    definition.u_height, definition.u_width};
   const Pass first(filters.up, fu), second(filters.down, fd);
-  launch<Rates<false, up, up, down, is_full>>(
-      Call<T, false>{view_x,
-                     {},
-                     view_b,
-                     images(y.data(), call.channels, definition.height, definition.width),
-                     first,
-                     first,
-                     second,
-                     {},
-                     0,
-                     {}},
-      Activate<float>(activation), processors, partials);
+  const auto forward = [&](auto rates, T* to) {
+    const Bytes made = Bytes::of(images(to, call.channels, definition.height, definition.width));
+    launch<decltype(rates)>({Bytes::of(view_x), Bytes::of(view_b), made, element_of<T>, first, second, {}, {}, signs},
+                            nonlinearity, processors, partials);
+  };
+  forward(Rates<false, up, down, is_full, true>{}, y.data());
+  forward(Rates<false, up, down, is_full>{}, without_signs.data());
   const Pass grad(filters.down.transposed(), fd), last(filters.up.transposed(), fu);
-  launch<Rates<true, up, down, up, is_full>>(
-      Call<T, true>{view_x,
-                    images<const T>(grad_y.data(), call.channels, definition.height, definition.width),
-                    view_b,
-                    images(grad_x.data(), call.channels, call.height, call.width),
-                    first,
-                    grad,
-                    last,
-                    {},
-                    0,
-                    {}},
-      Differentiate<float>(activation), processors, partials);
+  const auto view_grad = images<const T>(grad_y.data(), call.channels, definition.height, definition.width);
+  const auto view_out = images(grad_x.data(), call.channels, call.height, call.width);
+  launch<Rates<true, down, up, is_full>>(
+      {Bytes::of(view_grad), {}, Bytes::of(view_out), element_of<T>, grad, last, {}, {}, signs}, nonlinearity,
+      processors, partials);
 
   Difference of_y, of_grad, of_sums;
+  int wrong_signs = 0;
   for (size_t c = 0; c < channels; ++c) {
     std::vector<double> u(static_cast<size_t>(definition.u_height) * definition.u_width), made(out), wanted(size);
     std::vector<double> grad_u(u.size());
@@ -190,6 +186,18 @@ bool agrees(Case call, int processors, double limit) {
       u[to] += weight * (static_cast<float>(x[c * size + from]) + static_cast<float>(b[c]));
     });
     std::vector<double> slopes(u.size());
+    for (int row = 0; row < definition.u_height; ++row) {
+      for (int column = 0; column < definition.u_width; ++column) {
+        const double number = u[row * definition.u_width + column], reached = std::abs(number) * gain;
+        const int y = row + shift_y, x = column + shift_x;
+        const uint32_t two = bits[(c * rows + y / 4) * columns + x / 4] >> (8 * (y % 4) + 2 * (x % 4)) & 3;
+        const double made = number > 0 ? reached : slope * reached;
+        const bool is_blocked = call.clamp > 0 && made >= call.clamp;
+        // Rounding decides about others.
+        const bool is_plain = std::abs(number) > 1e-3 && std::abs(made - call.clamp) > 1e-3 * call.clamp;
+        if (is_plain && (two != ((number > 0 ? 1u : 0u) | (is_blocked ? 2u : 0u)))) ++wrong_signs;
+      }
+    }
     for (size_t i = 0; i < u.size(); ++i) {
       slopes[i] = gain * (u[i] > 0 ? 1 : slope);
       u[i] *= slopes[i];
@@ -213,7 +221,11 @@ bool agrees(Case call, int processors, double limit) {
     of_sums.add(found / size, sum / size);
   }
   of_sums.scale = of_grad.scale;
-  const bool is_right = of_y.is_small(limit) && of_grad.is_small(10 * limit) && of_sums.is_small(10 * limit);
+  bool is_right = std::memcmp(y.data(), without_signs.data(), sizeof(T) * y.size()) == 0;
+  if (!is_right) std::printf("signs change results\n");
+  if (wrong_signs > 0) std::printf("%d signs are wrong\n", wrong_signs);
+  is_right = is_right && wrong_signs == 0;
+  is_right &= of_y.is_small(limit) && of_grad.is_small(10 * limit) && of_sums.is_small(10 * limit);
   if (!is_right) {
     std::printf("up %d, down %d, %s, %d x %d, padding %d and %d: y %g, grad_x %g, sums %g\n", up, down,
                 is_full ? "full" : "separable", call.height, call.width, call.pad_y, call.pad_x, of_y.most / of_y.scale,

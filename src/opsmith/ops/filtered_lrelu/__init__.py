@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from opsmith.ops.filtered_lrelu.functions import filtered_lrelu
 from opsmith.ops.filtered_lrelu.module import FilteredLReLU
+from opsmith.ops.filtered_lrelu.signed import filtered_lrelu_signed, filtered_lrelu_signed_backward
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_backward, filtered_lrelu_sized
 
-__all__ = ["FilteredLReLU", "filtered_lrelu", "filtered_lrelu_backward", "filtered_lrelu_sized"]
+__all__ = [
+    "FilteredLReLU",
+    "filtered_lrelu",
+    "filtered_lrelu_backward",
+    "filtered_lrelu_signed",
+    "filtered_lrelu_signed_backward",
+    "filtered_lrelu_sized",
+]

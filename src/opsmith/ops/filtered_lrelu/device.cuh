@@ -19,6 +19,16 @@ struct Pass {
   Pass(const Filtering& filtering, const View<const float, 2>& f) : filtering(filtering), taps{f, filtering.reversed} {}
 };
 
+// Whether every coordinate fits into an int, also times a factor, and a filter has few taps.
+inline bool has_small_sizes(const Filtering& filtering) {
+  constexpr int64_t most = int64_t{1} << 30, most_taps = int64_t{1} << 12;
+  for (const filters::Axis* axis : {&filtering.y, &filtering.x}) {
+    if (axis->in >= most / axis->up || axis->out >= most / axis->down || axis->taps > most_taps) return false;
+    if (axis->pad >= most || axis->pad <= -most) return false;
+  }
+  return true;
+}
+
 // How the output's planes are shared out: each in `tiles` pieces, a block one after another.
 struct Items {
   int64_t images, channels, tiles;

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "device.cuh"
+#include "signs.cuh"
 
 namespace opsmith::ops::filtered_lrelu {
 namespace {
@@ -43,26 +44,14 @@ struct Bytes {
   }
 };
 
-// A call of walk.cuh's kernels.
+// A call of walk.cuh's kernels: x to y, or backward y's gradient to x's.
 struct WalkCall {
-  Bytes x, grad_y, b, out;
+  Bytes in, b, out;
   Element element;
-  Pass up, grad, down;
+  Pass up, down;
   Items items;
   Partials partials;
-
-  template <class T, bool is_backward>
-  explicit WalkCall(const Call<T, is_backward>& call)
-      : x(Bytes::of(call.x)),
-        grad_y(Bytes::of(call.grad_y)),
-        b(Bytes::of(call.b)),
-        out(Bytes::of(call.out)),
-        element(element_of<T>),
-        up(call.up),
-        grad(call.grad),
-        down(call.down),
-        items(call.items),
-        partials(call.partials) {}
+  Signs signs;
 
   __device__ float bias(int64_t channel) const {
     if (b.data == nullptr) return no_bias<float>;

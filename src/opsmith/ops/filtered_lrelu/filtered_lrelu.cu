@@ -1,15 +1,12 @@
 // filtered_lrelu on a GPU: which kernel serves a call.
 #include "../_filters/channel_sums.cuh"
-#include "../_gpu/shared_memory.cuh"
 #include "direct.cuh"
 #include "pointwise.cuh"
 #include "tiles.cuh"
-#include "walk.cuh"
 
 using namespace opsmith;
 using namespace opsmith::ops::filters;
 using namespace opsmith::ops::filtered_lrelu;
-namespace gpu = opsmith::ops::gpu;
 
 namespace opsmith::ops::filtered_lrelu {
 namespace {
@@ -30,19 +27,6 @@ int64_t shared_bytes(const TileShape& shape, const Pass& up, const Pass& grad, c
   return bytes > least ? bytes : least;
 }
 
-// How many multiprocessors the current GPU has.
-inline int multiprocessors() {
-  int device = 0, count = 0;
-#if defined(__HIPCC__)
-  const bool is_known = hipGetDevice(&device) == hipSuccess &&
-                        hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device) == hipSuccess;
-#else
-  const bool is_known = cudaGetDevice(&device) == cudaSuccess &&
-                        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
-#endif
-  return is_known && count > 0 ? count : 100;
-}
-
 // A call and where its tiles' sums are.
 template <class T, bool is_backward, class Act>
 class Launch {
@@ -55,52 +39,15 @@ class Launch {
   }
 
   void operator()() {
-    const Filtering &up = call_.up.filtering, &down = call_.down.filtering;
-    const auto is = [](const Filtering& filtering, int up, int down) {
-      const auto fits = [&](const Axis& axis) {
-        return axis.up == up && axis.down == down && axis.taps == span * up * down;
-      };
-      return fits(filtering.y) && fits(filtering.x);
-    };
     if (try_pointwise()) return;
     if (!is_small()) return run_directly();
-    // float64 would need half the tile; it goes the general way.
-    if constexpr (sizeof(T) <= 4) {
-      // `grad` is the second filter's transposed; forward it is `up`.
-      const Filtering& grad = call_.grad.filtering;
-      const auto fits = [&](auto rates) {
-        using R = decltype(rates);
-        const Filtering& full = is_backward ? grad : down;
-        return is(up, R::up, 1) && is(grad, R::grad, 1) && is(down, 1, R::down) && up.separable &&
-               full.separable == !R::is_full && try_walk(rates);
-      };
-      const auto fits_one = [&](auto... rates) { return (fits(rates) || ...); };
-      if constexpr (is_backward) {
-        if (fits_one(Rates<true, 2, 2, 2, false>{}, Rates<true, 4, 2, 4, false>{}, Rates<true, 2, 4, 2, false>{},
-                     Rates<true, 2, 2, 2, true>{}, Rates<true, 4, 2, 4, true>{})) {
-          return;
-        }
-      } else {
-        if (fits_one(Rates<false, 2, 2, 2, false>{}, Rates<false, 4, 4, 2, false>{}, Rates<false, 2, 2, 4, false>{},
-                     Rates<false, 2, 2, 2, true>{}, Rates<false, 4, 4, 2, true>{})) {
-          return;
-        }
-      }
-    }
     run_any();
   }
 
  private:
-  // Whether every coordinate fits into an int, also times a factor, and every filter has few taps.
   bool is_small() const {
-    constexpr int64_t most = int64_t{1} << 30, most_taps = int64_t{1} << 12;
-    for (const Pass* pass : {&call_.up, &call_.grad, &call_.down}) {
-      for (const Axis* axis : {&pass->filtering.y, &pass->filtering.x}) {
-        if (axis->in >= most / axis->up || axis->out >= most / axis->down || axis->taps > most_taps) return false;
-        if (axis->pad >= most || axis->pad <= -most) return false;
-      }
-    }
-    return true;
+    return has_small_sizes(call_.up.filtering) && has_small_sizes(call_.grad.filtering) &&
+           has_small_sizes(call_.down.filtering);
   }
 
   bool try_pointwise() {
@@ -117,30 +64,6 @@ class Launch {
         launch(make_pointwise<T, is_backward, most, Act>);
       } else {
         launch(make_pointwise<T, is_backward, 1, Act>);
-      }
-    });
-    return true;
-  }
-
-  template <class R>
-  bool try_walk(R rates) {
-    const View<T, 4>& out = call_.out;
-    const Filtering &up = call_.up.filtering, &grad = call_.grad.filtering, &down = call_.down.filtering;
-    const WalkStart y = WalkStart::of(rates, up.y, grad.y, down.y, 0),
-                    x = WalkStart::of(rates, up.x, grad.x, down.x, 0);
-    const Strips strips(rates, out.size[2], out.size[3], out.size[0] * out.size[1], multiprocessors());
-    if (!y.fits || !x.fits || strips.blocks() >= int64_t{1} << 24) return false;
-    call_.items.tiles = strips.tiles();
-    run([&](unsigned) {
-      const auto launch = [&](auto kernel, int bytes) {
-        if (bytes > most_shared_bytes) gpu::allow_shared_memory(kernel, bytes);
-        kernel<<<static_cast<unsigned>(strips.blocks()), R::threads, static_cast<size_t>(bytes), stream_>>>(
-            WalkCall(call_), act_, strips);
-      };
-      if (y.later) {
-        launch(walk<R, true, Act>, sizeof(typename Walker<R, true>::Memory));
-      } else {
-        launch(walk<R, false, Act>, sizeof(typename Walker<R, false>::Memory));
       }
     });
     return true;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 
 from torch import Tensor
 
@@ -17,6 +18,8 @@ from opsmith.ops._filters.arguments import (
     read_padding,
     read_taps,
 )
+from opsmith.ops.filtered_lrelu.oversampling import Oversampling
+from opsmith.ops.filtered_lrelu.signed import filtered_lrelu_signed, has_signs, sign_sizes
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
 
 __all__ = ["filtered_lrelu"]
@@ -106,24 +109,16 @@ def filtered_lrelu(
                 f"{padded}"
             )
         sizes.append((padded - needed) // divisor + 1)
+    filters = [f.expand(2, -1) if f.ndim == 1 else f for f in (fu, fd)]
+    height, width = sizes
+    numbers = (height, width, factor, divisor, top, left, fu.ndim == 1, fd.ndim == 1, bool(flip_filter))
+    activation = (float(gain), float(slope), None if clamp is None else float(clamp))
+    if impl == "cuda" and has_signs(x, fu, fd, factor, divisor):
+        of_signs = sign_sizes(x.shape[2], x.shape[3], filters[1], Oversampling(*numbers))
+        with_signs: Tensor = filtered_lrelu_signed(x, *filters, b, *numbers, *activation, *astuple(of_signs))
+        return with_signs
     function = filtered_lrelu_sized.reference if impl == "ref" else filtered_lrelu_sized
-    result: Tensor = function(
-        x,
-        fu.expand(2, -1) if fu.ndim == 1 else fu,
-        fd.expand(2, -1) if fd.ndim == 1 else fd,
-        b,
-        *sizes,
-        factor,
-        divisor,
-        top,
-        left,
-        fu.ndim == 1,
-        fd.ndim == 1,
-        bool(flip_filter),
-        float(gain),
-        float(slope),
-        None if clamp is None else float(clamp),
-    )
+    result: Tensor = function(x, *filters, b, *numbers, *activation)
     return result
 
 

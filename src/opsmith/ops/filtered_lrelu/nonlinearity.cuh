@@ -3,25 +3,39 @@
 
 #include <opsmith/math.h>
 
-#include "filtered_lrelu.h"
+#include "signs.cuh"
 
 namespace opsmith::ops::filtered_lrelu {
 namespace {
 
 struct Nonlinearity {
   float positive, negative, limit;
+  float reached;  // from here on nothing flows back; nothing reaches a limit that is NaN
 
-  __device__ explicit Nonlinearity(const Activate<float>& act)
-      : positive(act.act.output.gain), negative(positive * act.act.act.alpha), limit(act.act.output.limit) {}
-  // Nothing reaches a limit that is NaN.
-  __device__ explicit Nonlinearity(const Differentiate<float>& act)
+  explicit Nonlinearity(const Activate<float>& act)
       : positive(act.act.output.gain),
         negative(positive * act.act.act.alpha),
-        limit(act.is_limited() ? act.act.output.limit : NAN) {}
+        limit(act.act.output.limit),
+        reached(act.act.output.is_limited() ? limit : NAN) {}
 
   // A NaN stays one.
-  __device__ float value(float u) const {
+  __device__ float value(float u) const { return limited((u > 0 ? positive : negative) * u); }
+
+  // With what the gradient needs to know, at a place of a block of signs.
+  __device__ float value(float u, uint32_t& bits, int place) const {
     const float y = (u > 0 ? positive : negative) * u;
+    if (u > 0) bits |= is_positive << place;
+    if (math::abs(y) >= reached) bits |= is_blocked << place;
+    return limited(y);
+  }
+
+  __device__ float gradient(float grad, uint32_t bits, int place) const {
+    const float result = grad * ((bits & is_positive << place) != 0 ? positive : negative);
+    return (bits & is_blocked << place) != 0 ? 0.0f : result;
+  }
+
+ private:
+  __device__ float limited(float y) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     float below, above;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(below) : "f"(y), "f"(limit));
@@ -31,12 +45,6 @@ struct Nonlinearity {
     const float below = y > limit ? limit : y;
     return below < -limit ? -limit : below;
 #endif
-  }
-
-  // 0 where there is no u.
-  __device__ float gradient(float grad, float u, bool is_inside) const {
-    const float slope = u > 0 ? positive : negative, result = grad * slope;
-    return math::abs(slope * u) >= limit || !is_inside ? 0.0f : result;
   }
 };
 

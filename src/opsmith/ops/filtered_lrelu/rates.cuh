@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device.cuh"
+#include "signs.cuh"
 
 namespace opsmith::ops::filtered_lrelu {
 namespace {
@@ -16,18 +17,20 @@ constexpr int wide = 4, turn = 12, step = 4;
 // Threads of a strip at least, for the sake of the samples that it reads beyond its own columns.
 constexpr int least_units = 8;
 
-// A call's factors: samples are upsampled by `up`, backward y's gradient is by `grad`, and what is made of both is
-// downsampled by `down`. The filter of y's size may be `full`; the others are separable.
-template <bool is_backward_, int up_, int grad_, int down_, bool is_full_>
+// A call's factors: samples are upsampled by `up`, and what is made of them downsampled by `down`. Backward the samples
+// are y's gradient, and the filters the transposed ones. The filter of y's size may be `full`; the other is separable.
+template <bool is_backward_, int up_, int down_, bool is_full_, bool writes_signs_ = false>
 struct Rates {
-  static constexpr bool is_backward = is_backward_, is_full = is_full_;
-  static constexpr int up = up_, grad = grad_, down = down_;
-  static_assert(step % up == 0 && step % grad == 0 && step % down == 0 && turn % step == 0 && wide == step);
-  static_assert(!is_backward || up == down);
+  static constexpr bool is_backward = is_backward_, is_full = is_full_, writes_signs = writes_signs_;
+  static constexpr int up = up_, down = down_;
+  static_assert(step % up == 0 && step % down == 0 && turn % step == 0 && wide == step);
+  static_assert(!is_backward || !writes_signs);
 
   // A warp for each quarter of a multiprocessor: every fourth warp of a block is in the same one, so that with five the
   // first quarter would have twice as much to do. And blocks of a multiprocessor, for which registers must suffice.
-  static constexpr int threads = 128, blocks = is_backward ? 3 : is_full ? 2 : 4;
+  static constexpr int threads = 128, blocks = !is_full ? 4 : is_backward ? 3 : 2;
+  // Strips begin where blocks of signs do, that each is written as a whole: so many outputs are one of these.
+  static constexpr int multiple = is_backward ? 1 : sign_block / down;
 };
 
 OPSMITH_HOST_DEVICE constexpr int modulo(int64_t number, int factor) {
@@ -38,27 +41,19 @@ OPSMITH_HOST_DEVICE constexpr int modulo(int64_t number, int factor) {
 // Where a walk to the outputs from one on begins, along an axis.
 //
 // Upsampled numbers come in groups that are made of the same samples: a factor of them, from pad + 1 on. A walk begins
-// where an output does. Backward groups of u do so as well, for the last filter is the first one's transposed. The
-// groups of the other factor, forward `up` and backward `grad`, begin there or, `later`, at the second number of one.
+// where an output does, and there groups begin or, `later`, at the second number of one.
 struct WalkStart {
-  int u, sample, grad, output;  // the first number of u, the first samples of its groups, and the first output
-  bool later, fits;             // the latter tells that groups are as said
+  int u, sample, output;  // the first number of u, the first sample of its group, and the first output
+  bool later;
 
   template <class R>
-  OPSMITH_HOST_DEVICE static WalkStart of(R, const Axis& up, const Axis& grad, const Axis& down, int64_t output) {
-    const Axis& other = R::is_backward ? grad : up;
-    constexpr int factor = R::is_backward ? R::grad : R::up;
+  OPSMITH_HOST_DEVICE static WalkStart of(R, const Axis& up, const Axis& down, int64_t output) {
     const int64_t first = output * R::down - down.pad;
-    const int before = modulo(first - other.pad - 1, factor) / R::down;  // so many outputs
+    const int before = modulo(first - up.pad - 1, R::up) / R::down;  // so many outputs
     const int64_t u = first - before * R::down;
-    const int phase_up = modulo(u - up.pad - 1, R::up), phase_grad = modulo(u - grad.pad - 1, R::grad);
-    const int phase = R::is_backward ? phase_grad : phase_up;
-    return {static_cast<int>(u),
-            static_cast<int>((u - up.pad - 1 - phase_up) / R::up) + 1,
-            static_cast<int>((u - grad.pad - 1 - phase_grad) / R::grad) + 1,
-            static_cast<int>(output) - before,
-            phase == 1,
-            phase <= 1 && (!R::is_backward || phase_up == 0)};
+    const int phase = modulo(u - up.pad - 1, R::up);  // 0 or 1
+    return {static_cast<int>(u), static_cast<int>((u - up.pad - 1 - phase) / R::up) + 1,
+            static_cast<int>(output) - before, phase == 1};
   }
 };
 
@@ -72,14 +67,13 @@ struct Strips {
   template <class R>
   Strips(R, int64_t out_height, int64_t out_width, int64_t planes, int processors) : planes(planes) {
     // u's numbers that outputs take beyond their own, and those in front of the first output.
-    constexpr int factor = R::is_backward ? R::grad : R::up;
-    constexpr int beyond = (span - 1) * R::down + (factor - 1) / R::down * R::down;
-    fill_blocks(out_width, R::threads, R::down, beyond);
+    constexpr int beyond = (span - 1) * R::down + (R::up - 1) / R::down * R::down;
+    fill_blocks(R{}, out_width, beyond);
 
     // Strips of many rows make few of them twice, but multiprocessors should all have as many, and finish together.
     const auto cut = [&](int64_t rows) {
-      count = static_cast<int>(divide_up(out_height, rows));
-      height = static_cast<int>(divide_up(out_height, count));
+      height = static_cast<int>(share(out_height, divide_up(out_height, rows), R::multiple));
+      count = static_cast<int>(divide_up(out_height, height));
       turns = static_cast<int>(divide_up(int64_t{height} * R::down + beyond, turn));
     };
     const int64_t at_once = int64_t{processors} * R::blocks;
@@ -104,16 +98,22 @@ struct Strips {
 
  private:
   static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+  // What each of some parts has of a size, in whole multiples.
+  static int64_t share(int64_t size, int64_t parts, int multiple) {
+    return divide_up(divide_up(size, parts), multiple) * multiple;
+  }
 
   // Chooses how wide strips are, for few threads without one, and few columns that two strips make.
-  void fill_blocks(int64_t out_width, int threads, int down, int beyond) {
-    const int64_t least = divide_up(out_width * down + beyond, threads * wide);
+  template <class R>
+  void fill_blocks(R, int64_t out_width, int beyond) {
+    const int64_t least = divide_up(out_width * R::down + beyond, R::threads * wide);
     double most = 0;
-    for (int64_t by = least; by <= least + 6; ++by) {
-      const int64_t each = divide_up(out_width, by), columns = divide_up(each * down + beyond, wide);
+    for (int64_t parts = least; parts <= least + 6; ++parts) {
+      const int64_t each = share(out_width, parts, R::multiple), columns = divide_up(each * R::down + beyond, wide);
+      const int64_t by = divide_up(out_width, each);
       const int needed = columns < least_units ? least_units : static_cast<int>(columns);
-      if (needed > threads) continue;
-      const int strips = threads / needed;
+      if (needed > R::threads) continue;
+      const int strips = R::threads / needed;
       const double made = static_cast<double>(out_width) * strips / static_cast<double>(by);  // in a block's rows
       if (made <= most) continue;
       most = made;

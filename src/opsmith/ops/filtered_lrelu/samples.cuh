@@ -22,35 +22,22 @@ __device__ void load_floats(const float* from, float (&to)[n]) {
   }
 }
 
-// A filter's taps along y, [phase][j]. Forward they stay in registers; backward those are for more rows, and a phase's
-// taps are loaded for each row.
-template <int factor, bool in_registers>
+// A filter's taps along y, [phase][j], in registers.
+template <int factor>
 class TapsAlongY {
  public:
-  static constexpr int pitch = 8;  // from one phase to the next in shared memory, aligned
-
-  __device__ explicit TapsAlongY(const float* shared) : shared_(shared) {
-    if constexpr (in_registers) {
+  __device__ explicit TapsAlongY(const float* shared) {
 #pragma unroll
-      for (int i = 0; i < factor * span; ++i) kept_[i] = shared[i / span * pitch + i % span];
-    }
+    for (int i = 0; i < factor * span; ++i) kept_[i] = shared[i];
   }
 
   __device__ void load(int phase, float (&taps)[span]) const {
-    if constexpr (in_registers) {
 #pragma unroll
-      for (int j = 0; j < span; ++j) taps[j] = kept_[phase * span + j];
-    } else {
-      float all[pitch];
-      load_floats<4>(shared_ + phase * pitch, all);
-#pragma unroll
-      for (int j = 0; j < span; ++j) taps[j] = all[j];
-    }
+    for (int j = 0; j < span; ++j) taps[j] = kept_[phase * span + j];
   }
 
  private:
-  const float* shared_;
-  float kept_[in_registers ? factor * span : 1];
+  float kept_[factor * span];
 };
 
 // Samples of an image on their way into shared memory, some rows at a time. Zeros are outside of it.
@@ -153,7 +140,7 @@ class Samples {
 };
 
 // The samples that a thread's columns are made of, out of one row.
-template <int factor, bool can_be_later>
+template <int factor>
 struct SampleWindow {
   // The last column of a group is of the next one where groups begin later, at the columns' second phase.
   float x[(wide - 1) / factor + span + 1], last[span + wide / factor - 1];
@@ -162,7 +149,7 @@ struct SampleWindow {
     constexpr int together = wide / factor;
     load_floats<together>(samples, x);
 #pragma unroll
-    for (int j = 0; j < span + wide / factor - 1; ++j) last[j] = can_be_later && later ? x[j + 1] : x[j];
+    for (int j = 0; j < span + wide / factor - 1; ++j) last[j] = later ? x[j + 1] : x[j];
   }
 
   __device__ float of(int column, int j) const {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Float32
@@ -11,39 +11,17 @@ from torch import Tensor
 
 import opsmith
 from opsmith.ops.bias_act import bias_activation, bias_activation_backward
-from opsmith.ops.upfirdn2d.sized import (
-    Resampling,
-    check_filtering,
-    filter_flops,
-    upfirdn2d_sized,
-    upfirdn2d_transposed,
+from opsmith.ops.filtered_lrelu.oversampling import (
+    Activation,
+    Oversampling,
+    down_resampling,
+    size_of_u,
+    up_resampling,
+    upsampled,
 )
+from opsmith.ops.upfirdn2d.sized import filter_flops, upfirdn2d_sized, upfirdn2d_transposed
 
-__all__ = ["Activation", "Oversampling", "filtered_lrelu_backward", "filtered_lrelu_sized"]
-
-
-@dataclass(frozen=True)
-class Oversampling:
-    """The two filters of a call: the result's size, factors and paddings, and how each filter is applied."""
-
-    out_height: int
-    out_width: int
-    up: int = 1
-    down: int = 1
-    pad_y: int = 0
-    pad_x: int = 0
-    separable_up: bool = False
-    separable_down: bool = False
-    flip: bool = False
-
-
-@dataclass(frozen=True)
-class Activation:
-    """What is between the filters: leaky ReLU with a slope, a gain behind it, and a limit behind that."""
-
-    gain: float = 1.0
-    slope: float = 0.2
-    clamp: float | None = None
+__all__ = ["filtered_lrelu_backward", "filtered_lrelu_sized"]
 
 
 @opsmith.op(
@@ -71,9 +49,9 @@ def filtered_lrelu_sized(
     Of u there are the rows and columns that y needs. The bias is not added to the padding.
     """
     o, a = oversampling, activation
-    u = _upsampled(x, fu, fd, b, o)
+    u = upsampled(x, fu, fd, b, o)
     y: Tensor = bias_activation.reference(u, None, "lrelu", a.slope, a.gain, a.clamp)
-    result: Tensor = upfirdn2d_sized.reference(y, fd, _down(u, o))
+    result: Tensor = upfirdn2d_sized.reference(y, fd, down_resampling(u.shape[2:], o))
     return result
 
 
@@ -99,11 +77,11 @@ def filtered_lrelu_backward(
     each of its steps. The second gradient goes through this body.
     """
     o, a = oversampling, activation
-    u = _upsampled(x, fu, fd, b, o)
-    grad_u = upfirdn2d_transposed.reference(grad_y, fd, _down(u, o))
+    u = upsampled(x, fu, fd, b, o)
+    grad_u = upfirdn2d_transposed.reference(grad_y, fd, down_resampling(u.shape[2:], o))
     grad_u, _ = bias_activation_backward.reference(grad_u, u, None, "lrelu", a.slope, a.gain, a.clamp, False)
     height, width = u.shape[2:]
-    grad_x: Tensor = upfirdn2d_transposed.reference(grad_u, fu, _up(x, height, width, o))
+    grad_x: Tensor = upfirdn2d_transposed.reference(grad_u, fu, up_resampling(x.shape[2:], height, width, o))
     return grad_x, grad_x.sum((0, 2, 3)) if needs_grad_b else x.new_empty(0)
 
 
@@ -111,7 +89,7 @@ def filtered_lrelu_backward(
 def _flops(
     x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, oversampling: Oversampling, activation: Activation
 ) -> int:
-    o, images, of_u = oversampling, x.shape[0] * x.shape[1], _size_of_u(fd, oversampling)
+    o, images, of_u = oversampling, x.shape[0] * x.shape[1], size_of_u(fd, oversampling)
     up = filter_flops(images, (x.shape[2], x.shape[3]), of_u, (o.up, o.up), fu, separable=o.separable_up)
     return up + filter_flops(images, of_u, (o.out_height, o.out_width), (1, 1), fd, separable=o.separable_down)
 
@@ -120,7 +98,7 @@ def _flops(
 def _backward_flops(
     grad_y: Tensor, x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, o: Oversampling, a: Activation, _: bool
 ) -> int:
-    images, of_u, of_x = x.shape[0] * x.shape[1], _size_of_u(fd, o), (x.shape[2], x.shape[3])
+    images, of_u, of_x = x.shape[0] * x.shape[1], size_of_u(fd, o), (x.shape[2], x.shape[3])
     up = filter_flops(images, of_x, of_u, (o.up, o.up), fu, separable=o.separable_up)
     down = filter_flops(images, (o.out_height, o.out_width), of_u, (o.down, o.down), fd, separable=o.separable_down)
     return up + down + filter_flops(images, of_u, of_x, (1, 1), fu, separable=o.separable_up)
@@ -138,52 +116,3 @@ def _examples() -> list[tuple[object, ...]]:
         (x, full, separable, b, Oversampling(5, 7, 2, 4, 3, 9, False, True, True), lrelu),
         (x, separable, full, None, Oversampling(6, 17, 3, 2, -2, 7, True, False, False), replace(lrelu, clamp=None)),
     ]
-
-
-def _upsampled(x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, oversampling: Oversampling) -> Tensor:
-    """Return u; raises ArgumentValueError for invalid numbers."""
-    o = oversampling
-    check_filtering(fu, (o.up, o.up), (1, 1), (o.pad_y, o.pad_x), separable=o.separable_up)
-    check_filtering(fd, (1, 1), (o.down, o.down), (0, 0), separable=o.separable_down)
-    height, width = _size_of_u(fd, o)
-    biased = x if b is None else x + b[:, None, None]
-    u: Tensor = upfirdn2d_sized.reference(biased, fu, _up(x, height, width, o))
-    return u
-
-
-def _size_of_u(fd: Tensor, o: Oversampling) -> tuple[int, int]:
-    """Return how many rows and columns of u the result needs."""
-    taps = (fd.shape[1], fd.shape[1]) if o.separable_down else fd.shape
-    height, width = (max(size, 1) for size in (o.out_height, o.out_width))
-    return (height - 1) * o.down + taps[0], (width - 1) * o.down + taps[1]
-
-
-def _up(x: Tensor, height: int, width: int, o: Oversampling) -> Resampling:
-    """Return how x becomes u, of height and width."""
-    return Resampling(
-        x.shape[2],
-        x.shape[3],
-        height,
-        width,
-        up_y=o.up,
-        up_x=o.up,
-        pad_y=o.pad_y,
-        pad_x=o.pad_x,
-        separable=o.separable_up,
-        flip=o.flip,
-        gain=float(o.up**2),
-    )
-
-
-def _down(u: Tensor, o: Oversampling) -> Resampling:
-    """Return how u becomes the result."""
-    return Resampling(
-        u.shape[2],
-        u.shape[3],
-        o.out_height,
-        o.out_width,
-        down_y=o.down,
-        down_x=o.down,
-        separable=o.separable_down,
-        flip=o.flip,
-    )

@@ -13,7 +13,7 @@ OPSMITH_HOST_DEVICE constexpr int up_tap(int i, int first) {
 }
 
 // Rows of a thread's columns that a separable filter upsamples. `later_y` and `later` tell how its groups begin.
-template <int factor, bool later_y, bool can_be_later, bool taps_in_registers>
+template <int factor, bool later_y>
 class UpRows {
  public:
   static constexpr int taps = span * factor;
@@ -36,7 +36,7 @@ class UpRows {
     load_floats<4>(taps_x_, tap);
 #pragma unroll
     for (int r = 0; r < fresh; ++r) {
-      SampleWindow<factor, can_be_later> window;
+      SampleWindow<factor> window;
       window.read(samples + r * room, later_);
 #pragma unroll
       for (int c = 0; c < wide; ++c) {
@@ -49,9 +49,10 @@ class UpRows {
     }
   }
 
-  // Row i of the step, and the taps that it is made with.
-  __device__ void make(int i, float (&numbers)[wide], float (&tap)[span]) const {
+  // Row i of the step.
+  __device__ void make(int i, float (&numbers)[wide]) const {
     const int phase = (i + later_y) % factor, first = (i + later_y) / factor;
+    float tap[span];
     taps_y_.load(phase, tap);
 #pragma unroll
     for (int c = 0; c < wide; ++c) {
@@ -72,7 +73,7 @@ class UpRows {
 
  private:
   const float* taps_x_;
-  TapsAlongY<factor, taps_in_registers> taps_y_;
+  TapsAlongY<factor> taps_y_;
   bool later_;
   float rows_[kept + fresh][wide];
 };
@@ -100,7 +101,7 @@ class FullUpRows {
         return row < kept ? before + (row + fresh - kept) * room_in : samples + (row - kept) * room_in;
       };
       float numbers[many][wide] = {};
-      SampleWindow<factor, true> windows[many];  // of the rows that a row of taps meets
+      SampleWindow<factor> windows[many];  // of the rows that a row of taps meets
 #pragma unroll
       for (int n = 0; n < many - 1; ++n) windows[n].read(from(first + n), later_);
 #pragma unroll

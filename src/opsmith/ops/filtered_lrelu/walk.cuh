@@ -4,10 +4,12 @@
 // are filtered along x as they come, makes four rows of u of them, and adds these to the sums of six rows of outputs,
 // so u itself is nowhere. Along x the filters reach into other threads' columns, through shared memory: samples in
 // front, and behind the rows that are filtered along y, of which each thread makes the outputs that begin in its
-// columns. A turn of twelve rows of u has two barriers. Backward y's gradient is upsampled likewise, and the slope at u
-// makes one of both.
+// columns. A turn of twelve rows of u has two barriers.
 //
-// A full filter in place of the second one takes u's own rows out of shared memory, backward y's gradient's.
+// The backward is the same with the transposed filters: y's gradient is upsampled, and between the filters there is the
+// slope at u, of which the forward has kept two bits a number (signs.cuh).
+//
+// A full filter in place of the one of y's size takes u's own rows out of shared memory, or leaves its numbers there.
 #pragma once
 
 #include "walker.cuh"
@@ -15,17 +17,16 @@
 namespace opsmith::ops::filtered_lrelu {
 namespace {
 
-template <class R, bool later_y, class Act>
-__global__ void __launch_bounds__(R::threads, R::blocks) walk(WalkCall call, Act act, Strips strips) {
+template <class R, bool later_y>
+__global__ void __launch_bounds__(R::threads, R::blocks) walk(WalkCall call, Nonlinearity nonlinearity, Strips strips) {
   using W = Walker<R, later_y>;
   extern __shared__ __align__(16) unsigned char memory[];
   const StripPlace place(strips, call.items);
   const int tile = static_cast<int>(place.at.tile);
-  const Filtering &up = call.up.filtering, &grad = call.grad.filtering, &down = call.down.filtering;
-  const WalkStart y = WalkStart::of(R{}, up.y, grad.y, down.y, tile / strips.across * strips.height);
-  const WalkStart x = WalkStart::of(R{}, up.x, grad.x, down.x, tile % strips.across * strips.width);
+  const Filtering &up = call.up.filtering, &down = call.down.filtering;
+  const WalkStart y = WalkStart::of(R{}, up.y, down.y, tile / strips.across * strips.height);
+  const WalkStart x = WalkStart::of(R{}, up.x, down.x, tile % strips.across * strips.width);
   W walker(call, place, strips, y, x, *reinterpret_cast<typename W::Memory*>(memory));
-  const Nonlinearity nonlinearity(act);
   for (int n = 0; n < strips.turns; ++n) {
     walker.walk(n, nonlinearity);
     if (n + 1 < strips.turns) walker.read();
