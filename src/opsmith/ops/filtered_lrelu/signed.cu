@@ -55,7 +55,7 @@ Signs signs_of(const Filters& filters, const SignSizes& sizes, int64_t channels,
 
 // A call, and where its bias' gradient goes.
 template <class T>
-struct Launch {
+struct WalkLaunch {
   const char* op;
   WalkCall call;
   Nonlinearity nonlinearity;
@@ -128,7 +128,7 @@ void filtered_lrelu_signed(View<const T, 4> x, View<const float, 2> fu, View<con
   if (y.numel() == 0) return;
   const WalkCall call{Bytes::of(x),           Bytes::of(b), Bytes::of(y), element_of<T>, Pass(filters.up, fu),
                       Pass(filters.down, fd), {},           {},           kept};
-  Launch<T> launch{"filtered_lrelu_signed", call, Nonlinearity(act), {}, stream};
+  WalkLaunch<T> launch{"filtered_lrelu_signed", call, Nonlinearity(act), {}, stream};
   if (needs_signs) {
     launch(Rates<false, 2, 2, false, true>{}, Rates<false, 4, 2, false, true>{}, Rates<false, 2, 4, false, true>{},
            Rates<false, 2, 2, true, true>{}, Rates<false, 4, 2, true, true>{});
@@ -161,7 +161,7 @@ void filtered_lrelu_signed_backward(View<const T, 4> grad_y, View<const int32_t,
                       {},
                       {},
                       kept};
-  Launch<T> launch{"filtered_lrelu_signed_backward", call, Nonlinearity(act), sums, stream};
+  WalkLaunch<T> launch{"filtered_lrelu_signed_backward", call, Nonlinearity(act), sums, stream};
   launch(Rates<true, 2, 2, false>{}, Rates<true, 2, 4, false>{}, Rates<true, 4, 2, false>{}, Rates<true, 2, 2, true>{},
          Rates<true, 2, 4, true>{});
 }
