@@ -15,6 +15,8 @@ def folder(tmp_path: Path) -> Path:
     for name in ("one/libv.a", "two/libv.a", "two/libv.so", "two/libw.a", "torch/lib/libc10.so", "map"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
+    (tmp_path / "flags").write_text(f"-L '{tmp_path}/two' -lw @{tmp_path}/more")
+    (tmp_path / "more").write_text(f"{tmp_path}/one/libv.a @{tmp_path}/flags")  # which names the other again
     return tmp_path
 
 
@@ -29,6 +31,9 @@ def folder(tmp_path: Path) -> Path:
         (["{0}/one/gone.a", "libv.a", "-lm"], []),
         (["-L{0}/one", "-L{0}/two", "-lv", "-lw"], ["one/libv.a", "two/libw.a"]),
         (["-L{0}/two", "-lv"], ["two/libv.so"]),
+        (["-L", "{0}/two", "-l", "w", "-L"], ["two/libw.a"]),
+        (["@{0}/flags"], ["flags", "more", "one/libv.a", "two/libw.a"]),
+        (["@flags", "@{0}/gone"], []),
         (["-L{0}/two", "-l:libv.a"], ["two/libv.a"]),
         (["-L{0}/torch/lib", "-lc10", "{0}/torch/lib/libc10.so"], []),
     ],

@@ -183,16 +183,16 @@ class Builder:
         """Put a library into the store; where that cannot be written to, the next run builds it again."""
         toolchain, target = self._prepared.toolchain, self._prepared.target
         headers = read_headers(plan, toolchain, work)
-        if edited_since([header for header in headers if header.is_relative_to(INCLUDE_DIR)], started_ns):
-            return
         try:
+            digests = digest_headers(headers)  # first: an edit behind the digests would go unseen
+            if edited_since([header for header in headers if header.is_relative_to(INCLUDE_DIR)], started_ns):
+                return
             with store.staging() as staging:
                 published = staging / "artifact"
                 published.mkdir()
                 library = published / plan.library
                 shutil.copyfile(work / plan.library, library)
                 manifest = describe_build(plan, toolchain, target, library, inputs)
-                digests = digest_headers(headers)
                 store.publish(source_key(inputs), published, manifest=manifest, headers=digests, roots=plan.roots)
         except (OSError, StoreError):
             return
