@@ -24,8 +24,8 @@ struct Nonlinearity {
   // With what the gradient needs to know, at a place of a block of signs.
   __device__ float value(float u, uint32_t& bits, int place) const {
     const float y = (u > 0 ? positive : negative) * u;
-    if (u > 0) bits |= is_positive << place;
-    if (math::abs(y) >= reached) bits |= is_blocked << place;
+    const uint32_t sign = u > 0 ? is_positive << place : 0;
+    bits += math::abs(y) >= reached ? is_blocked << place : sign;
     return limited(y);
   }
 

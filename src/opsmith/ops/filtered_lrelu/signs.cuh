@@ -85,7 +85,6 @@ class SignReader {
     const int first = divide_down(x, sign_block);
     down_ = 8 * (y - block_ * sign_block);
     across_ = 2 * (x - first * sign_block);
-    own_ = (0xFFu >> across_) * 0x01010101u;
     from_ = signs.plane(image, channel) + static_cast<int64_t>(block_) * signs.columns + first;
 #pragma unroll
     for (int k = 0; k < 2; ++k) has_[k] = is_kept && first + k >= 0 && first + k < signs.columns;
@@ -108,7 +107,8 @@ class SignReader {
 #pragma unroll
       for (int s = 0; s + 1 < steps; ++s) held_[s][k] = held_[s + 1][k];
     }
-    return (block[0] >> across_ & own_) | (block[1] << (8 - across_) & ~own_);
+    const uint32_t first = (0xFFu >> across_) * 0x01010101u;  // what is of the first of two blocks
+    return (block[0] >> across_ & first) | (block[1] << (8 - across_) & ~first);
   }
 
  private:
@@ -132,7 +132,6 @@ class SignReader {
   const uint32_t* from_;
   int next_, block_, blocks_;
   int down_, across_;  // bits of a block that are above the thread's rows, and before its columns
-  uint32_t own_;       // what is of the first of two blocks
   bool has_[2];
   uint32_t above_[2], held_[steps][2];
 };
