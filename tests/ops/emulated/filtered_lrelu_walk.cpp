@@ -195,7 +195,7 @@ bool agrees(Case call, int processors, double limit) {
         const bool is_blocked = call.clamp > 0 && made >= call.clamp;
         // Rounding decides about others.
         const bool is_plain = std::abs(number) > 1e-3 && std::abs(made - call.clamp) > 1e-3 * call.clamp;
-        if (is_plain && (two != ((number > 0 ? 1u : 0u) | (is_blocked ? 2u : 0u)))) ++wrong_signs;
+        if (is_plain && two != (is_blocked ? 2u : number > 0 ? 1u : 0u)) ++wrong_signs;
       }
     }
     for (size_t i = 0; i < u.size(); ++i) {

@@ -195,7 +195,7 @@ def _packed(u: Tensor, o: Oversampling, a: Activation, sizes: SignSizes) -> Tens
     blocked = torch.zeros_like(positive)
     if a.clamp is not None:
         blocked = (torch.where(positive, a.gain, a.gain * a.slope) * u).abs() >= a.clamp
-    codes = positive.to(torch.uint8) * _IS_POSITIVE + blocked.to(torch.uint8) * _IS_BLOCKED
+    codes = torch.where(blocked, _IS_BLOCKED, positive * _IS_POSITIVE).to(torch.uint8)
     top, left = _shift(o.pad_y, o), _shift(o.pad_x, o)
     rows, columns = sizes.sign_rows * _BLOCK, sizes.sign_columns * _BLOCK
     around = (left, columns - left - u.shape[3], top, rows - top - u.shape[2])

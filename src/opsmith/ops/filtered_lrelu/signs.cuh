@@ -1,8 +1,9 @@
 // What the forward keeps of u for the backward: two bits for each number.
 //
-// One says that the number is positive, and the other that nothing flows back through it: it was clamped, or there is
-// no such number. A word has a block of 4 x 4, a row in each of its bytes, columns from the low bits on. Blocks begin
-// where the forward's threads do, at u itself or two numbers before it; the backward's may begin anywhere in them.
+// One says that the number is positive, and the other that nothing flows back through it, whatever the first one says:
+// it was clamped, or there is no such number. A word has a block of 4 x 4, a row in each of its bytes, columns from the
+// low bits on. Blocks begin where the forward's threads do, at u itself or two numbers before it; the backward's may
+// begin anywhere in them.
 #pragma once
 
 #include "filtered_lrelu.h"
