@@ -20,6 +20,7 @@ from PIL import Image
 import opsmith
 from opsmith_detection.config import as_yaml
 from opsmith_detection.data.masks import as_rle
+from opsmith_detection.engine.inference import evaluated
 from opsmith_detection.engine.log import read_log
 from opsmith_detection.engine.training import Training
 from opsmith_detection.found import Found, captions, draw_objects
@@ -88,7 +89,7 @@ def _charts(entries: Sequence[dict[str, Any]]) -> list[str]:
 def _pictures(training: Training) -> Iterator[tuple[str, str]]:
     """Give pictures of test images as sources of <img>: with their objects, and with what the model finds."""
     dataset, data = training.data["test"], training.config.data
-    with training.evaluated():
+    with evaluated(training.model, training.average):
         for index in range(min(_PICTURES, len(dataset))):
             image, objects = dataset.image(index), dataset.objects(index)
             size = image.shape[0], image.shape[1]

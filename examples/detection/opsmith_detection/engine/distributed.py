@@ -17,13 +17,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from opsmith_detection.config import Config, ConfigError
 from opsmith_detection.engine.graphs import release_graphs
 
-__all__ = ["World", "gather", "join", "share_buffers", "wrap"]
+__all__ = ["World", "gather", "join", "reshard", "share_buffers", "wrap"]
 
 # A rank that is late by this much counts as lost: the first batch builds operators.
 _PATIENCE = timedelta(minutes=10)
@@ -107,6 +107,17 @@ def share_buffers(model: nn.Module) -> None:
                 if statistic is not None:
                     dist.all_reduce(statistic)
                     statistic.div_(dist.get_world_size())
+
+
+def reshard(model: nn.Module) -> None:
+    """Let go of the parameters that FSDP has gathered, so that the next forward gathers them as they are by then.
+
+    It does so itself after a backward. A forward without one leaves those of the root, and neither a change of the shards
+    nor a CUDA graph, whose replays call no hooks, makes them new.
+    """
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def gather(value: Any) -> list[Any]:

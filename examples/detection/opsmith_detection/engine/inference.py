@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
 import torch
 from torch import nn
 
 from opsmith_detection.config import Config
+from opsmith_detection.engine.distributed import reshard, share_buffers
 from opsmith_detection.engine.graphs import EAGER, Graphs, copy_batch, like_batch
+from opsmith_detection.engine.optimizer import Average
 from opsmith_detection.engine.step import autocast
 from opsmith_detection.models.rcnn import GeneralizedRCNN
 from opsmith_detection.structures import Batch, Detections
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "evaluated"]
 
 
 class Predictor:
@@ -61,3 +66,17 @@ class Predictor:
         with autocast(self._device, self._precision):
             detections: Detections = self._model(batch.images, batch.sizes)
         return detections
+
+
+@contextmanager
+def evaluated(model: nn.Module, average: Average | None) -> Iterator[None]:
+    """Let a model that is trained be as it is evaluated within the context: in inference mode, with averaged weights."""
+    share_buffers(model)
+    model.eval()
+    try:
+        with average.applied() if average is not None else nullcontext():
+            reshard(model)
+            yield
+    finally:
+        reshard(model)
+        model.train()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from opsmith_detection.data.loader import Loader
 from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoint, restore, save_checkpoint, snapshot
 from opsmith_detection.engine.distributed import World, gather, share_buffers, wrap
 from opsmith_detection.engine.feed import Feed
-from opsmith_detection.engine.inference import Predictor
+from opsmith_detection.engine.inference import Predictor, evaluated
 from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -159,15 +158,6 @@ class Training:
                 began, at = time.perf_counter(), self.done
         return self.result
 
-    @contextlib.contextmanager
-    def evaluated(self) -> Iterator[None]:
-        """Let the model be as it is evaluated within the context: in inference mode, with averaged weights."""
-        share_buffers(self.model)
-        self.model.eval()
-        with self.average.applied() if self.average is not None else contextlib.nullcontext():
-            yield
-        self.model.train()
-
     def _is_due(self, every: int) -> bool:
         return self.done % every == 0 or self.done >= self.config.solver.steps
 
@@ -181,7 +171,7 @@ class Training:
         log.write(self.done, values, f"{speed:.1f} images/s  loss {total:.3f} ({parts})")
 
     def _evaluate(self, log: Log) -> None:
-        with self.evaluated():
+        with evaluated(self.model, self.average):
             self.result = evaluate(self.predictor, self.config, self.data["test"], self.world)
         if self.result:
             said = "  ".join(f"{name} {self.result[name]:.3f}" for name in sorted(self.result) if "/AP" in name[:7])

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from opsmith_detection.config import BoxHeadConfig, load_config
 from opsmith_detection.engine.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
 from opsmith_detection.engine.distributed import World, gather, join, share_buffers, wrap
+from opsmith_detection.engine.inference import evaluated
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.models import build_model
@@ -39,8 +40,11 @@ class Quiet(StandIn):
         return {"loss_a": losses["loss_a"], "loss_c": self.last.bias.square().sum()}
 
 
-def _trained(world: World, steps: range, folder: Path | None = None, **settings: object):
-    """Train on batches of four images, of which each process has its part; go on from a checkpoint if there is one."""
+def _trained(world: World, steps: range, folder: Path | None = None, evaluates: bool = False, **settings: object):
+    """Train on batches of four images, of which each process has its part; go on from a checkpoint if there is one.
+
+    With `evaluates` the losses have those of an evaluation after each step, too.
+    """
     distributed = str(settings.pop("distributed", "ddp"))
     config = replace(small_config(ema=0.9, clip_norm=0.5, **settings), distributed=distributed)
     model = Quiet()
@@ -56,9 +60,13 @@ def _trained(world: World, steps: range, folder: Path | None = None, **settings:
             batch = batch_of(4, 10 * number + index)
             yield batch._replace(images=batch.images[mine], sizes=batch.sizes[mine])
 
+    measured: dict[str, float] = {}
     for number in steps:
         step(batches(number), number)
-    return snapshot(model, optimizer, average), step.read_losses()
+        if evaluates:
+            with evaluated(model, average), torch.no_grad():
+                measured[f"after step {number}"] = float(model(*batch_of(4)[:2])["loss_a"])
+    return snapshot(model, optimizer, average), {**step.read_losses(), **measured}
 
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -89,6 +97,16 @@ def fsdp(world: World, folder: Path) -> None:
         expected, expected_losses = _trained(ALONE, range(4), optimizer=optimizer)
         _same(found, expected)
         assert abs(losses["gradient_norm"] - expected_losses["gradient_norm"]) < 1e-5
+
+
+def fsdp_evaluates(world: World, folder: Path) -> None:
+    """An evaluation has the averaged weights of its step, and leaves the training its own."""
+    found, losses = _trained(world, range(4), distributed="fsdp", evaluates=True)
+    expected, expected_losses = _trained(ALONE, range(4), evaluates=True)
+    for number in range(4):
+        name = f"after step {number}"
+        assert abs(losses[name] - expected_losses[name]) < 1e-5 * expected_losses[name], (name, losses, expected_losses)
+    _same(found, expected)
 
 
 def checkpoints_fit_any_number_of_ranks(world: World, folder: Path) -> None:
@@ -207,7 +225,7 @@ def graphs(world: World, folder: Path) -> None:
         torch.testing.assert_close(found[True], found[False], rtol=0, atol=0)
 
 
-def _on_gpus(world: World, kind: str, *, graph: bool) -> tuple[dict[str, Tensor], dict[str, float]]:
+def _on_gpus(world: World, kind: str, *, graph: bool) -> tuple[dict[str, Tensor], dict[str, float], list[float]]:
     config = replace(small_config(clip_norm=0.5), distributed=kind)
     stream = torch.cuda.Stream(world.device)
     with torch.cuda.stream(stream):
@@ -215,11 +233,16 @@ def _on_gpus(world: World, kind: str, *, graph: bool) -> tuple[dict[str, Tensor]
     optimizer = build_optimizer(wrapped, config.solver)
     step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream, graph=graph)
     _kept.append(step)
+    measured: list[float] = []
     for number in range(16):
         batch = batch_of(2, 2 * number + world.rank)
         moved = Batch(*(each.to(world.device) for each in batch[:3]), None)
         step(iter([moved]), number)
-    return _full(wrapped.state_dict()), step.read_losses()
+        # Before the capture, and between replays.
+        if number in (1, 12, 14):
+            with evaluated(wrapped, None), torch.no_grad():
+                measured.append(float(wrapped(*moved[:2])["loss_a"]))
+    return _full(wrapped.state_dict()), step.read_losses(), measured
 
 
 JOBS: dict[str, Callable[[World, Path], None]] = {
@@ -228,6 +251,7 @@ JOBS: dict[str, Callable[[World, Path], None]] = {
         ddp,
         ddp_accumulates,
         fsdp,
+        fsdp_evaluates,
         checkpoints_fit_any_number_of_ranks,
         a_detector_trains,
         statistics_become_one,
