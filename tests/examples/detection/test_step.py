@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
+from contextlib import nullcontext
 
 import pytest
 import torch
 from detection_kit.tiny import Counted, StandIn, batch_of, small_config
 from detection_kit.waiting import refusing_to_wait
 from opsmith_detection.engine.feed import Feed
-from opsmith_detection.engine.graphs import release_graphs
+from opsmith_detection.engine.graphs import EAGER, release_graphs, shapes_of
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import DivergedError, TrainStep
 from torch import nn
@@ -138,6 +140,36 @@ def test_a_feed_gives_every_batch_and_the_state_behind_it():
     for number in (5, 6, 7):
         torch.testing.assert_close(next(feed).images, batch_of(4, number).images)
         assert source.state() == {"next": number + 1}
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+def test_graphs_are_captured_after_eleven_eager_steps_of_all_shapes(accumulate: int, monkeypatch: pytest.MonkeyPatch):
+    """What DistributedDataParallel does in its first iterations must not be in a graph of any shape."""
+
+    class Synchronised(StandIn):
+        def no_sync(self):
+            return nullcontext()
+
+    monkeypatch.setattr("opsmith_detection.engine.step.DistributedDataParallel", Synchronised)
+    step = step_of(Synchronised(), accumulate=accumulate)
+    of_key: Counter[object] = Counter()
+    captured: dict[object, tuple[int, int]] = {}
+    steps = 0
+
+    calls = step._run._eager
+
+    def decide(function, batch, name=None, synchronises=True):
+        key = (name, shapes_of(batch))
+        if not calls.take(key, synchronises):
+            captured.setdefault(key, (steps, of_key[key]))
+        of_key[key] += 1
+
+    monkeypatch.setattr(step, "_run", decide)
+    for number, images in enumerate([2, 3, 3, 3, *[2] * 9, 3, 2, 4, 4, 4]):
+        step(iter([batch_of(images)] * accumulate), number)
+        steps += 1
+    assert len(captured) == 3 * min(accumulate, 3)
+    assert all(before >= 11 and own >= EAGER for before, own in captured.values()), captured
 
 
 gpu = pytest.mark.gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -12,11 +13,31 @@ from torch import Tensor
 
 from opsmith_detection.structures import Batch, Targets
 
-__all__ = ["EAGER", "Graphs", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
+__all__ = ["EAGER", "EagerCalls", "Graphs", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
 
 Result = TypeVar("Result")
 
 EAGER = 2  # calls with each shape before it is captured, which allocate what is kept and choose cuDNN's algorithms
+
+
+class EagerCalls:
+    """Decides which calls are eager before the first capture.
+
+    Args:
+        first: eager calls that synchronise processes, of all shapes together, before anything is captured.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._left = first
+        self._of: Counter[object] = Counter()
+
+    def take(self, key: object, synchronises: bool) -> bool:
+        """Return whether a call is eager, and count it if so. What `key` names has a graph of its own."""
+        if self._left <= 0 and self._of[key] >= EAGER:
+            return False
+        self._left -= synchronises
+        self._of[key] += 1
+        return True
 
 
 class Graphs(Generic[Result]):
@@ -27,34 +48,35 @@ class Graphs(Generic[Result]):
     Args:
         stream: of a GPU; without one, functions are called as they are.
         pool: of graphs on this stream that never run at the same time as these, to share their memory.
-        first: eager calls with the first of all shapes.
+        first: of `EagerCalls`.
     """
 
-    def __init__(
-        self, stream: torch.cuda.Stream | None, *, graph: bool, pool: object = None, first: int = EAGER
-    ) -> None:
-        self.stream, self._graph, self._first = stream, graph and stream is not None, first
+    def __init__(self, stream: torch.cuda.Stream | None, *, graph: bool, pool: object = None, first: int = 0) -> None:
+        self.stream, self._graph, self._eager = stream, graph and stream is not None, EagerCalls(first)
         self.pool: Any = torch.cuda.graph_pool_handle() if self._graph and pool is None else pool
-        self._left: dict[object, int] = {}  # eager calls
         self._captured: dict[object, tuple[torch.cuda.CUDAGraph, Batch, Result]] = {}
         _graphs.add(self)
 
-    def __call__(self, function: Callable[[Batch], Result], batch: Batch, name: object = None) -> Result:
-        """Call a function, which has a name if there are several. What was queued before comes first."""
+    def __call__(
+        self, function: Callable[[Batch], Result], batch: Batch, name: object = None, synchronises: bool = True
+    ) -> Result:
+        """Call a function, which has a name if there are several. What was queued before comes first.
+
+        Args:
+            synchronises: whether the function has the communication that `EagerCalls` counts.
+        """
         if self.stream is None:
             return function(batch)
         current = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
-            result = self._replay(function, batch, name) if self._graph else function(batch)
+            result = self._replay(function, batch, name, synchronises) if self._graph else function(batch)
         current.wait_stream(self.stream)
         return result
 
-    def _replay(self, function: Callable[[Batch], Result], batch: Batch, name: object) -> Result:
+    def _replay(self, function: Callable[[Batch], Result], batch: Batch, name: object, synchronises: bool) -> Result:
         key = (name, shapes_of(batch))
-        left = self._left.setdefault(key, EAGER if self._left else self._first)
-        if left > 0:
-            self._left[key] = left - 1
+        if self._eager.take(key, synchronises):
             return function(batch)
         if key not in self._captured:
             graph, inputs = torch.cuda.CUDAGraph(), like_batch(batch)

@@ -14,14 +14,14 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from opsmith_detection.config import Config
-from opsmith_detection.engine.graphs import EAGER, Graphs
+from opsmith_detection.engine.graphs import Graphs
 from opsmith_detection.engine.optimizer import Average, rate_at, set_rate
 from opsmith_detection.structures import Batch
 
 __all__ = ["DivergedError", "TrainStep", "autocast"]
 
-# Eager steps of DistributedDataParallel, which rebuilds its buckets and measures itself in the first ones of a process
-# (PyTorch's notes on CUDA graphs ask for 11).
+# Eager backwards with communication of DistributedDataParallel, which rebuilds its buckets and measures itself, with
+# events that it waits for, in the first ones of a process (PyTorch's notes on CUDA graphs ask for 11).
 _EAGER_DISTRIBUTED = 11
 
 
@@ -35,8 +35,8 @@ class TrainStep:
     What changes from step to step lives in tensors that a graph reads: the batch, the learning rate, the weight of the
     average. Losses are added up on the device until `read_losses`.
 
-    The first steps of each shape are eager, and so are all on a CPU or without `graph`. With `accumulate` batches
-    a step there is a graph for a first, a middle and a last batch.
+    The first steps, and the first ones of each shape, are eager, and so are all on a CPU or without `graph`. With
+    `accumulate` batches a step there is a graph for a first, a middle and a last batch.
 
     Random numbers of a step depend on the seed, the step and the rank alone. A run that goes on thus draws what it would
     have drawn, without states of generators in its checkpoints.
@@ -73,7 +73,7 @@ class TrainStep:
         self._number = torch.zeros((), dtype=torch.int64, device=self.device)
         self._counted = 0
         self.stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
-        first = _EAGER_DISTRIBUTED if isinstance(model, DistributedDataParallel) else EAGER
+        first = _EAGER_DISTRIBUTED if isinstance(model, DistributedDataParallel) else 0
         self._run: Graphs[None] = Graphs(self.stream, graph=graph, first=first)
         self.pool = self._run.pool
 
@@ -88,7 +88,7 @@ class TrainStep:
             self._seed(step, index)  # behind the loader, which may draw numbers too
             first, last = index == 0, index == self.solver.accumulate - 1
             # Everything runs on one stream: gradients are accumulated on the one where their leaves were first used.
-            self._run(partial(self.compute, first=first, last=last), batch, (first, last))
+            self._run(partial(self.compute, first=first, last=last), batch, (first, last), synchronises=last)
         self._counted += 1
 
     def read_losses(self) -> dict[str, float]:

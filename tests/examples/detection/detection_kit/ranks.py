@@ -220,13 +220,15 @@ _kept: list[TrainStep] = []
 
 def graphs(world: World, folder: Path) -> None:
     """On a GPU for each process: the graph of a step, with NCCL in it, trains as eager code does, and outlives this call."""
-    for kind in ("ddp", "fsdp"):
-        found = {graph: _on_gpus(world, kind, graph=graph) for graph in (False, True)}
+    for kind, accumulate in (("ddp", 1), ("ddp", 2), ("fsdp", 1)):
+        found = {graph: _on_gpus(world, kind, accumulate, graph=graph) for graph in (False, True)}
         torch.testing.assert_close(found[True], found[False], rtol=0, atol=0)
 
 
-def _on_gpus(world: World, kind: str, *, graph: bool) -> tuple[dict[str, Tensor], dict[str, float], list[float]]:
-    config = replace(small_config(clip_norm=0.5), distributed=kind)
+def _on_gpus(
+    world: World, kind: str, accumulate: int, *, graph: bool
+) -> tuple[dict[str, Tensor], dict[str, float], list[float]]:
+    config = replace(small_config(clip_norm=0.5, accumulate=accumulate), distributed=kind)
     stream = torch.cuda.Stream(world.device)
     with torch.cuda.stream(stream):
         wrapped = wrap(Quiet().to(world.device), config, world)
@@ -234,12 +236,12 @@ def _on_gpus(world: World, kind: str, *, graph: bool) -> tuple[dict[str, Tensor]
     step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream, graph=graph)
     _kept.append(step)
     measured: list[float] = []
-    for number in range(16):
-        batch = batch_of(2, 2 * number + world.rank)
+    for number in range(18):
+        batch = batch_of(2 + number % 2, 2 * number + world.rank)  # two shapes
         moved = Batch(*(each.to(world.device) for each in batch[:3]), None)
-        step(iter([moved]), number)
+        step(iter([moved] * accumulate), number)
         # Before the capture, and between replays.
-        if number in (1, 12, 14):
+        if number in (1, 14, 16):
             with evaluated(wrapped, None), torch.no_grad():
                 measured.append(float(wrapped(*moved[:2])["loss_a"]))
     return _full(wrapped.state_dict()), step.read_losses(), measured
