@@ -16,7 +16,7 @@ from opsmith_detection.data.digits import make_digits
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import join
 from opsmith_detection.engine.step import DivergedError
-from opsmith_detection.engine.training import Training, evaluate, load_dataset
+from opsmith_detection.engine.training import Training, batches_of, evaluate, load_dataset
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import list_images, load_run, predict_images
 
@@ -54,7 +54,8 @@ def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[s
     with join(device) as world:
         run = load_run(checkpoint, world.device, overrides)
         dataset = load_dataset(run.config.data.test, run.config, run.categories)
-        for name, value in evaluate(run.predictor, run.config, dataset, world).items():
+        tests = batches_of(dataset, run.config, world, training=False)
+        for name, value in evaluate(run.predictor, tests, world).items():
             click.echo(f"{name:10} {value:.4f}")
 
 

@@ -172,6 +172,9 @@ class DataConfig:
     test: Path = Path("digits/test.json")
     images: Path | None = None  # the images' folder; None: the folder of the annotations
     labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
+    exif: Literal["auto", "apply", "ignore"] = (
+        "auto"  # whether images are turned; auto: unless sizes are of stored pixels
+    )
     shorter_sides: _Some[PositiveInt] = (800,)  # one is drawn for each image in training, the last one is for tests
     longest_side: PositiveInt = 1333
     canvases: _Some[tuple[_Side, _Side]] = ((800, 1344), (1344, 800))  # heights and widths of batches
@@ -212,7 +215,7 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
-    seed: int = 0
+    seed: NonNegativeInt = 0
     deterministic: bool = False  # the same bits in every run
     graph: bool = True  # one CUDA graph a step, where there is a GPU
     distributed: Literal["ddp", "fsdp"] = "ddp"

@@ -36,9 +36,14 @@ class Evaluation:
     Args:
         dataset: what `Batch.ids` are of.
         iou_types: whether boxes, masks or both are compared.
+
+    Raises:
+        DataError: masks are to be compared, and an object has none.
     """
 
     def __init__(self, dataset: CocoDataset, iou_types: Sequence[IouType] = ("box",)) -> None:
+        if "mask" in iou_types:
+            dataset.check_masks(with_crowds=True)
         self._dataset, self._iou_types = dataset, tuple(iou_types)
         sizes = dataset.sizes.tolist()
         self._sizes = {number: (height, width) for number, (height, width) in zip(dataset.ids, sizes, strict=True)}
@@ -77,14 +82,14 @@ class Evaluation:
         s, m and l are small, medium and large objects. A figure is NaN where there are no objects that it is about.
 
         Raises:
-            DataError: images are missing, or an object has no mask to compare with.
+            DataError: images are missing.
         """
         if len(self._found) < len(self._dataset):
             raise DataError(
                 f"{len(self._found)} of {len(self._dataset)} images were evaluated: gather the detections of all ranks"
             )
         figures: dict[str, float] = {}
-        # In the file's order of images, whichever process had them.
+        # By their ids, whichever process had them.
         found = [(number, self._found[number]) for number in sorted(self._found)]
         rows = [row for each in found for row in as_results(*each, self._dataset.categories)]
         with redirect_stdout(io.StringIO()):  # pycocotools prints tables
@@ -115,8 +120,6 @@ class Evaluation:
             segmentation = row.get("segmentation") or None
             if segmentation is not None:
                 row["segmentation"] = as_rle(segmentation, self._sizes[row["image_id"]])
-            elif "mask" in self._iou_types:
-                raise DataError(f"{self._dataset.annotations}: annotation {row.get('id')} has no `segmentation`")
             box = row["bbox"]
             area = box[2] * box[3] if segmentation is None else float(coco_mask.area(row["segmentation"]))
             given = row.get("area")

@@ -52,6 +52,13 @@ def test_images_are_upright_unless_their_size_is_that_of_the_stored_pixels(tmp_p
         path.write_text(json.dumps(entries))
         expected = upright if image.size == upright.size else stored
         np.testing.assert_array_equal(CocoDataset(path).image(0), np.array(expected))
+        for exif, only in (("ignore", stored), ("apply", upright)):
+            dataset = CocoDataset(path, exif=exif)
+            if image.size == only.size:
+                np.testing.assert_array_equal(dataset.image(0), np.array(only))
+            else:
+                with pytest.raises(DataError, match=r"but .* says .* or data\.exif"):
+                    dataset.image(0)
     assert (np.array(read_image(tmp_path / f"1.{kind}")) == np.array(upright)).all()
 
 
@@ -151,7 +158,7 @@ def test_an_empty_segmentation_is_none(tmp_path):
     dataset = CocoDataset(write(tmp_path, SIZES, [annotation(1, 1, BOX, segmentation=[])]))
     assert dataset.objects(0).segmentations == [None]
     with pytest.raises(DataError, match="1 objects have no `segmentation`"):
-        dataset.check_masks()
+        dataset.check_masks(with_crowds=True)
 
 
 def test_polygons_and_both_kinds_of_rle_are_one_mask():
@@ -255,4 +262,4 @@ def test_images_that_do_not_fit_are_named(tmp_path):
 def test_objects_without_masks_are_counted_where_masks_are_wanted(tmp_path):
     dataset = CocoDataset(write(tmp_path, SIZES, [square(1, 1, 1, 5), annotation(1, 1, BOX)]))
     with pytest.raises(DataError, match=r"1 objects have no `segmentation`.*model\.mask_head=null"):
-        dataset.check_masks()
+        dataset.check_masks(with_crowds=True)

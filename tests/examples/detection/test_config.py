@@ -50,6 +50,7 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
         ("", ["data.max_objects=0"], r"max_objects: .*greater than 0"),
         ("", ["data.batch=0"], r"batch: .*greater than 0"),
         ("", ["data.workers=-1"], r"workers: .*greater than or equal to 0"),
+        ("", ["seed=-1"], r"seed: .*greater than or equal to 0"),
         ("", ["data.flip=50"], r"flip: .*less than or equal to 1"),
         ("", ["solver.milestones=[60000, 80000]"], r"milestones\.0: .*less than or equal to 1 \(found 60000\)"),
         ("", ["solver.rate=.nan"], r"rate: .*finite"),

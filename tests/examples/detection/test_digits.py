@@ -30,7 +30,7 @@ def contents(folder):
 def test_it_is_coco(folder):
     train, test = CocoDataset(folder / "train.json"), CocoDataset(folder / "test.json")
     assert (len(train), len(test)) == (32, 8)
-    train.check_masks()
+    train.check_masks(with_crowds=True)
     assert [train.categories[label].name for label in range(1, 11)] == list("0123456789")
     assert {tuple(size) for size in train.sizes.tolist()} == {(96, 128)}
     counts = [len(train.objects(index).labels) for index in range(32)]

@@ -10,7 +10,7 @@ import torch
 from detection_kit.files import annotation, disc, square, write
 from opsmith_detection.config import DataConfig
 from opsmith_detection.data.coco import CocoDataset, DataError
-from opsmith_detection.data.loader import Loader
+from opsmith_detection.data.loader import Batches, load
 
 pytestmark = [
     # A worker of pytest-xdist has one core; and more than one thread, which a fork does not continue.
@@ -39,9 +39,9 @@ def dataset(tmp_path_factory):
     return CocoDataset(write(tmp_path_factory.mktemp("data"), SIZES, found))
 
 
-def loader(dataset, *, training=True, seed=0, with_masks=True, rank=0, world=1, **changes):
+def batches_of(dataset, *, training=True, seed=0, with_masks=True, rank=0, world=1, **changes):
     config = replace(CONFIG, **changes)
-    return Loader(dataset, config, training=training, seed=seed, with_masks=with_masks, rank=rank, world=world)
+    return Batches(dataset, config, training=training, seed=seed, with_masks=with_masks, rank=rank, world=world)
 
 
 def flat(batch):
@@ -54,7 +54,7 @@ def same(left, right):
 
 
 def test_batches_are_what_the_contract_says(dataset):
-    for batch in islice(loader(dataset), 12):
+    for batch in islice(load(batches_of(dataset)), 12):
         assert batch.images.shape[2:] in CONFIG.canvases
         assert batch.images.dtype == torch.uint8
         assert batch.targets is not None
@@ -76,24 +76,24 @@ def test_batches_are_what_the_contract_says(dataset):
 
 
 def test_an_epoch_has_every_image_and_fills_its_last_batches(dataset):
-    batches = loader(dataset)
+    batches = batches_of(dataset)
     assert len(batches) == 4 + 2
-    seen = [number for batch in islice(batches, 6) for number in batch.ids.tolist()]
+    seen = [number for batch in islice(load(batches), 6) for number in batch.ids.tolist()]
     assert set(seen) == set(range(1, 12))
     assert len(seen) == 12
 
 
 def test_epochs_and_seeds_differ(dataset):
-    batches = loader(dataset)
-    first, second = ([b.ids.tolist() for b in islice(iter(batches), 6)] for _ in range(2))
-    other = [b.ids.tolist() for b in islice(loader(dataset, seed=1), 6)]
+    batches = batches_of(dataset)
+    first, second = ([b.ids.tolist() for b in islice(load(batches), 6)] for _ in range(2))
+    other = [b.ids.tolist() for b in islice(load(batches_of(dataset, seed=1)), 6)]
     assert first != second
     assert first != other
 
 
 def test_flips_and_scales_are_drawn(dataset):
     shown = {}
-    for batch in islice(loader(dataset, batch=1), 60):
+    for batch in islice(load(batches_of(dataset, batch=1)), 60):
         shown.setdefault(batch.ids.item(), set()).add(
             (batch.sizes[0, 0].item(), batch.images[0, 1, 0, 0].item() > batch.images[0, 1, 0, 5].item())
         )
@@ -105,34 +105,38 @@ def test_flips_and_scales_are_drawn(dataset):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_batches_do_not_depend_on_workers(dataset, workers):
-    for alone, forked in zip(islice(loader(dataset), 8), islice(loader(dataset, workers=workers), 8), strict=True):
+    both = (islice(load(batches_of(dataset, workers=number)), 8) for number in (0, workers))
+    for alone, forked in zip(*both, strict=True):
         assert same(alone, forked)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("stop", [0, 1, 6, 8])
 def test_a_loader_goes_on_where_another_stopped(dataset, stop, workers):
-    whole = list(islice(loader(dataset), 11))
-    stopped = loader(dataset, workers=workers)
-    for batch, expected in zip(islice(stopped, stop), whole, strict=False):
+    whole = list(islice(load(batches_of(dataset)), 11))
+    stopped = batches_of(dataset, workers=workers)
+    for batch, expected in zip(islice(load(stopped), stop), whole, strict=False):
         assert same(batch, expected)
-    resumed = loader(dataset)
+    resumed = batches_of(dataset)
     resumed.restore(stopped.state())
-    assert all(same(*both) for both in zip(islice(resumed, 11 - stop), whole[stop:], strict=True))
+    assert all(same(*both) for both in zip(islice(load(resumed), 11 - stop), whole[stop:], strict=True))
 
 
 def test_a_state_of_other_data_is_refused(dataset):
-    state = loader(dataset).state()
-    for other in (loader(dataset, seed=1), loader(dataset, batch=1), loader(dataset, world=2)):
-        with pytest.raises(DataError, match="cannot go on from"):
-            other.restore(state)
+    state = batches_of(dataset).state()
+    canvases = ((64, 32), (32, 64))  # in another order
+    for changes in ({"seed": 1}, {"batch": 1}, {"world": 2}, {"canvases": canvases}):
+        with pytest.raises(DataError, match=r"cannot go on from batches of .*start another run with output=FOLDER"):
+            batches_of(dataset, **changes).restore(state)
+    former = {name: value for name, value in state.items() if name != "canvases"}
+    batches_of(dataset).restore(former)
 
 
 def test_ranks_share_a_step_without_overlap(dataset):
-    together = loader(dataset, batch=4)
-    ranks = [loader(dataset, rank=rank, world=2) for rank in range(2)]
+    together = batches_of(dataset, batch=4)
+    ranks = [batches_of(dataset, rank=rank, world=2) for rank in range(2)]
     assert [len(rank) for rank in ranks] == [len(together)] * 2
-    for all_, first, second in islice(zip(together, *ranks, strict=True), 6):
+    for all_, first, second in islice(zip(*map(load, (together, *ranks)), strict=True), 6):
         assert all_.ids.tolist() == first.ids.tolist() + second.ids.tolist()
         assert first.images.shape == second.images.shape
 
@@ -141,8 +145,8 @@ def test_ranks_share_a_step_without_overlap(dataset):
 def test_tests_have_every_image_once(dataset, world):
     seen, lengths = [], set()
     for rank in range(world):
-        batches = loader(dataset, training=False, rank=rank, world=world)
-        made = list(batches)
+        batches = batches_of(dataset, training=False, rank=rank, world=world)
+        made = list(load(batches))
         lengths.add(len(made))
         assert len(made) == len(batches)
         for batch in made:
@@ -155,7 +159,7 @@ def test_tests_have_every_image_once(dataset, world):
 
 
 def test_tests_have_the_last_size_and_no_flip(dataset):
-    first, again = (list(loader(dataset, training=False, seed=seed)) for seed in (0, 1))
+    first, again = (list(load(batches_of(dataset, training=False, seed=seed))) for seed in (0, 1))
     assert all(same(*both) for both in zip(first, again, strict=True))
     assert first[0].sizes.tolist()[0] == [32, 42]
 
@@ -163,7 +167,7 @@ def test_tests_have_the_last_size_and_no_flip(dataset):
 def test_of_too_many_objects_the_largest_are_kept(tmp_path):
     sides = [5, 9, 3, 8, 4]
     path = write(tmp_path, [(32, 40)], [square(1, 1, 1, side) for side in sides])
-    batch = next(iter(loader(CocoDataset(path), max_objects=3, batch=1, flip=0.0, shorter_sides=(32,))))
+    batch = next(load(batches_of(CocoDataset(path), max_objects=3, batch=1, flip=0.0, shorter_sides=(32,))))
     assert batch.targets.boxes[0, :, 2].tolist() == [6, 10, 9]
 
 
@@ -172,17 +176,15 @@ def test_a_broken_image_is_named_by_workers_too(tmp_path):
     dataset = CocoDataset(path)
     (tmp_path / "1.png").write_bytes(b"")
     for workers in (0, 1):
-        with pytest.raises(DataError, match=r"1\.png cannot be read as an image"):
-            next(iter(loader(dataset, batch=1, workers=workers)))
+        with pytest.raises(DataError, match=r"^\S*1\.png cannot be read as an image"):
+            next(load(batches_of(dataset, batch=1, workers=workers)))
 
 
 def test_what_cannot_be_loaded_is_refused(tmp_path):
     empty = CocoDataset(write(tmp_path, [], []))
     with pytest.raises(DataError, match="has no images"):
-        loader(empty)
-    with pytest.raises(DataError, match="the seed is -1"):
-        loader(CocoDataset(write(tmp_path, [(32, 40)], [])), seed=-1)
+        batches_of(empty)
     boxes = CocoDataset(write(tmp_path, [(32, 40)], [annotation(1, 1, [1, 1, 4, 4])]))
     with pytest.raises(DataError, match="1 objects have no `segmentation`"):
-        loader(boxes)
-    assert next(iter(loader(boxes, with_masks=False, batch=1))).targets.masks is None
+        batches_of(boxes)
+    assert next(load(batches_of(boxes, with_masks=False, batch=1))).targets.masks is None

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from detection_kit.files import annotation, write
+from detection_kit.files import annotation, square, write
 from detection_kit.tiny import SMALL
 from opsmith_detection.__main__ import _run, main
 from opsmith_detection.config import Config, load_config
 from opsmith_detection.data.coco import Category, DataError
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World
-from opsmith_detection.engine.training import Training, datasets, evaluate
+from opsmith_detection.engine.training import Training, batches_of, datasets, evaluate
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.structures import Batch, Detections
@@ -47,7 +47,8 @@ def config_of(folder: Path, *overrides: str) -> Config:
 
 def test_a_test_file_that_lacks_a_class_is_measured_with_the_labels_of_the_training(tmp_path: Path):
     config = config_of(tmp_path, "data.labels=contiguous")
-    result = evaluate(SaysDog(), config, datasets(config)["test"], ALONE)  # type: ignore[arg-type]
+    tests = batches_of(datasets(config)["test"], config, ALONE, training=False)
+    result = evaluate(SaysDog(), tests, ALONE)  # type: ignore[arg-type]
     assert result["box/AP"] == pytest.approx(1)
 
 
@@ -102,6 +103,23 @@ def test_only_a_data_set_that_is_missing_is_offered(
 def test_the_demo_runs_in_one_process():
     done = CliRunner().invoke(main, ["demo", "--images", "1"], env={"WORLD_SIZE": "2"})
     assert done.exit_code == 2 and "demo runs in one process: start it without torchrun" in done.output, done.exception
+
+
+@pytest.mark.parametrize("iscrowd", [0, 1])
+def test_a_test_file_without_masks_or_images_ends_a_run_before_it_begins(tmp_path: Path, iscrowd: int):
+    config = config_of(tmp_path, "model.mask_head={convs: 1, channels: 8}")
+    path = tmp_path / "test.json"
+    entries = json.loads(path.read_text())
+    masks = square(1, 8, 8, 40)["segmentation"]
+    whole, bare = ({**one, "segmentation": masks} for one in entries["annotations"] * 2)
+    bare = {**bare, "segmentation": None, "iscrowd": iscrowd, "id": 2}
+    (tmp_path / "train.json").write_text(json.dumps({**entries, "categories": CLASSES, "annotations": [whole]}))
+    path.write_text(json.dumps({**entries, "annotations": [whole, bare]}))
+    with pytest.raises(DataError, match=r"test\.json: 1 objects have no `segmentation`.*model\.mask_head=null"):
+        Training(config, ALONE)
+    path.write_text(json.dumps({**entries, "images": [], "annotations": []}))
+    with pytest.raises(DataError, match=r"test\.json has no images"):
+        Training(config, ALONE)
 
 
 def test_weights_that_are_none_are_named(tmp_path: Path):

@@ -60,9 +60,9 @@ def test_boxes_go_with_their_pixels(size, flip):
 
 def test_one_image_is_a_batch():
     config = DataConfig(canvases=((32, 64), (64, 32)), shorter_sides=(16, 24), longest_side=40)
-    batch = batch_of(np.full((60, 80, 3), 9, np.uint8), config, number=5)
+    batch = batch_of(np.full((60, 80, 3), 9, np.uint8), config)
     assert batch.images.shape == (1, 3, 32, 64)
     assert batch.sizes.tolist() == [[24, 32]]
-    assert batch.ids.tolist() == [5]
+    assert batch.ids.tolist() == [0]
     assert (batch.images[0, :, :24, :32] == 9).all()
     assert batch.images.int().sum() == 9 * 3 * 24 * 32

@@ -20,6 +20,8 @@ from opsmith_detection.data.checks import Annotation, Category, DataError, Missi
 
 __all__ = ["Category", "CocoDataset", "DataError", "MissingError", "Objects", "read_image"]
 
+Exif = Literal["auto", "apply", "ignore"]
+
 # By EXIF's orientation. Pillow's exif_transpose writes the EXIF data again, too, and fails where it is damaged.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -36,12 +38,12 @@ class Objects(NamedTuple):
     segmentations: list[Any]  # [N], as the file has them: polygons or RLE; None where it has none
 
 
-def read_image(path: Path, size: tuple[int, int] | None = None) -> Image.Image:
-    """Read an image as RGB, turned as its camera said.
+def read_image(path: Path, size: tuple[int, int] | None = None, exif: Exif = "auto") -> Image.Image:
+    """Read an image as RGB, turned as its camera said (EXIF).
 
     Args:
-        size: width and height that it should have. If only the pixels as they are stored have it, they are not turned: the
-            sizes and boxes of COCO itself are of those.
+        size: width and height that it should have.
+        exif: `ignore` does not turn it, and `auto` does so unless only the pixels as they are stored have the size.
 
     Raises:
         DataError: it cannot be read, or has more than 8 bits.
@@ -57,7 +59,8 @@ def read_image(path: Path, size: tuple[int, int] | None = None) -> Image.Image:
         raise DataError(
             f"{path} has pixels of more than 8 bits (Pillow's mode {mode}): scale them to 0 to 255 and save it"
         )
-    return image if upright.size != size == image.size else upright
+    is_stored = exif == "ignore" or (exif == "auto" and upright.size != size == image.size)
+    return image if is_stored else upright
 
 
 class CocoDataset:
@@ -73,6 +76,7 @@ class CocoDataset:
             ids up to 90; `contiguous` counts the categories from 1, by their ids.
         categories: what labels stand for already, in the training's file or in a checkpoint. The file's categories must be
             among them; with `ids` there may be others, too.
+        exif: of `read_image`.
 
     Raises:
         DataError: a file is missing or broken, or what it says does not fit together.
@@ -85,7 +89,9 @@ class CocoDataset:
         *,
         labels: Literal["ids", "contiguous"] = "ids",
         categories: Mapping[int, Category] | None = None,
+        exif: Exif = "auto",
     ) -> None:
+        self._exif: Exif = exif
         self.annotations = Path(annotations)
         self.folder = self.annotations.parent if images is None else Path(images)
         entries = read_checked(self.annotations)
@@ -131,7 +137,8 @@ class CocoDataset:
         kept, self._boxes = list(compress(kept, has_area)), self._boxes[has_area]
         self._starts = np.searchsorted(owners[has_area], np.arange(len(self.ids) + 1))
         self._labels = np.array([label_of[a["category_id"]] for a in kept], np.int64)
-        self._without_mask = sum(a.get("segmentation") is None for a in kept)
+        without = [a for a in annotations if a.get("segmentation") is None]
+        self._without_mask, self._without_mask_or_crowd = len(without), sum(not a.get("iscrowd", 0) for a in without)
         pickled = [pickle.dumps(a.get("segmentation"), pickle.HIGHEST_PROTOCOL) for a in kept]
         self._ends = np.cumsum([0, *map(len, pickled)])
         self._pickled = np.frombuffer(b"".join(pickled), np.uint8)
@@ -145,11 +152,12 @@ class CocoDataset:
         """The highest label: `model.classes` must be at least as high."""
         return max(self.categories)
 
-    def check_masks(self) -> None:
-        """Raise DataError if an object has no segmentation."""
-        if self._without_mask:
+    def check_masks(self, *, with_crowds: bool) -> None:
+        """Raise DataError if an object has no segmentation. Crowds need one in an evaluation, and are not learnt."""
+        missing = self._without_mask if with_crowds else self._without_mask_or_crowd
+        if missing:
             raise DataError(
-                f"{self.annotations}: {self._without_mask} objects have no `segmentation`: train a detector without masks "
+                f"{self.annotations}: {missing} objects have no `segmentation`: train a detector without masks "
                 "(model.mask_head=null), or add them"
             )
 
@@ -161,11 +169,12 @@ class CocoDataset:
         """
         path = self.folder / self.names[index]
         height, width = self.sizes[index].tolist()
-        pixels = np.array(read_image(path, (width, height)))
+        pixels = np.array(read_image(path, (width, height), self._exif))
         if pixels.shape != (height, width, 3):
             found, said = f"{pixels.shape[1]} x {pixels.shape[0]}", f"{width} x {height}"
             raise DataError(
                 f"{path} has {found} pixels (width x height), but {self.annotations} says {said}: correct it"
+                + (" or data.exif" if self._exif != "auto" else "")
             )
         return pixels
 

@@ -6,8 +6,9 @@ So batches do not depend on the number of workers, and a loader goes on anywhere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,29 +19,27 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from opsmith_detection.config import DataConfig
 from opsmith_detection.data.coco import CocoDataset, DataError
 from opsmith_detection.data.masks import cut_out
-from opsmith_detection.data.transforms import Geometry, canvas_of, scaled_size
+from opsmith_detection.data.transforms import canvas_of, put_image
 from opsmith_detection.structures import Batch, Targets
 
-__all__ = ["Loader"]
+__all__ = ["Batches", "load"]
 
 
-class Loader(Dataset[Batch]):
-    """Batches on the CPU, in pinned memory where there is a GPU.
+class Batches(Dataset["Batch | DataError"]):
+    """Batches by their numbers.
 
-    In training it is endless; images are shuffled, resized and flipped at random, and have `Targets`. At each step all
+    In training they are endless; images are shuffled, resized and flipped at random, and have `Targets`. At each step all
     ranks have images of the same canvas. Otherwise, images come once and over all ranks, and the rest of a batch has the
     id -1.
-
-    Workers are forked and never use CUDA: they decode, resize and cut masks out.
 
     Args:
         config: `batch` is the number of images on each rank.
         rank: the number of this process.
         world: how many processes there are.
-        with_masks: whether `Targets` have masks.
+        with_masks: whether objects need masks, and `Targets` have them.
 
     Raises:
-        DataError: there are no images, masks are wanted and an object has none, or the seed is negative.
+        DataError: there are no images, or masks are wanted and an object has none.
     """
 
     def __init__(
@@ -49,112 +48,111 @@ class Loader(Dataset[Batch]):
         config: DataConfig,
         *,
         training: bool,
-        seed: int,
+        seed: int = 0,
         rank: int = 0,
         world: int = 1,
         with_masks: bool,
     ) -> None:
         if len(dataset) == 0:
             raise DataError(f"{dataset.annotations} has no images")
-        if seed < 0:
-            raise DataError(f"the seed is {seed}, expected 0 or more")
-        if training and with_masks:
-            dataset.check_masks()
-        self._dataset, self._config, self._training, self._with_masks = dataset, config, training, with_masks
+        if with_masks:
+            dataset.check_masks(with_crowds=not training)
+        self.dataset, self.config, self.training, self.with_masks = dataset, config, training, with_masks
+        self.next = 0
+        """The number of the batch that `load` gives next."""
+        self._seed, self._of_a_step = seed, config.batch * world
         self._mine = slice(rank * config.batch, (rank + 1) * config.batch)  # of the images of a step
-        self._source = {"seed": seed, "images": len(dataset), "of_a_step": config.batch * world}
         self._canvas_of = np.array([canvas_of((h, w), config.canvases) for h, w in dataset.sizes.tolist()])
         self._order = (0, self._ordered(0))
-        self._next = 0
 
     def __len__(self) -> int:
         """Return how many batches an epoch has, the same on each rank."""
         return len(self._order[1])
 
-    def __iter__(self) -> Iterator[Batch]:
-        batches = DataLoader(
-            self,
-            batch_size=None,
-            sampler=count(self._next) if self._training else range(len(self)),
-            num_workers=self._config.workers,
-            pin_memory=torch.cuda.is_available(),
-            multiprocessing_context="fork" if self._config.workers else None,
-        )
-        for batch in batches:
-            self._next += self._training
-            yield batch
+    def __getitem__(self, number: int) -> Batch | DataError:
+        """Make a batch of this rank by its number, over all epochs.
 
-    def __getitem__(self, number: int) -> Batch:
-        """Make a batch of this rank by its number, over all epochs."""
+        What is wrong with an image is returned: raised in a worker, it would arrive as the text of a traceback.
+        """
         epoch, position = divmod(number, len(self))
         if self._order[0] != epoch:
             self._order = (epoch, self._ordered(epoch))
         indices = self._order[1][position]
-        canvas = self._config.canvases[self._canvas_of[indices[0]]]
-        batch = self._empty(canvas)
-        for place, index in enumerate(indices[self._mine].tolist()):
-            if index >= 0:
-                self._fill(batch, place, index, epoch)
+        batch = self._empty(self.config.canvases[self._canvas_of[indices[0]]])
+        try:
+            for place, index in enumerate(indices[self._mine].tolist()):
+                if index >= 0:
+                    self._fill(batch, place, index, epoch)
+        except DataError as error:
+            return error
         return batch
 
-    def state(self) -> dict[str, int]:
-        """Return where the loader is, after the last batch that it yielded, for `restore`."""
-        epoch, position = divmod(self._next, len(self))
-        return {"epoch": epoch, "position": position, **self._source}
+    def state(self) -> dict[str, Any]:
+        """Return which batch comes next, and what the order of batches follows from, for `restore`."""
+        epoch, position = divmod(self.next, len(self))
+        return {"epoch": epoch, "position": position, **self._source()}
 
-    def restore(self, state: dict[str, int]) -> None:
-        """Let the next iteration begin where another loader was.
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Let the batch come next that would have come next elsewhere.
 
         Raises:
-            DataError: batches are not the same: the data, the seed, or the images of a step are others.
+            DataError: batches are not the same: the data, the seed, the canvases or the images of a step are others.
         """
-        if not self._source.items() <= state.items():
-            raise DataError(f"cannot go on from {state}: the order of batches is now that of {self._source}")
-        self._next = state["epoch"] * len(self) + state["position"]
+        # Checkpoints of former versions do not have all of it.
+        now = {name: value for name, value in self._source().items() if state.get(name, value) != value}
+        if now:
+            before = {name: state[name] for name in now}
+            raise DataError(
+                f"cannot go on from batches of {before} with {now}, which puts them in another order: resume with what the "
+                "run started with, or start another run with output=FOLDER"
+            )
+        self.next = state["epoch"] * len(self) + state["position"]
+
+    def _source(self) -> dict[str, Any]:
+        canvases = self.config.canvases
+        return {"seed": self._seed, "images": len(self.dataset), "of_a_step": self._of_a_step, "canvases": canvases}
 
     def _ordered(self, epoch: int) -> npt.NDArray[np.int64]:
         """Return the images of all steps of all ranks: [steps, of_a_step]; -1 is none."""
-        random = np.random.default_rng((self._source["seed"], epoch))
-        images, of_a_step = np.arange(len(self._dataset)), self._source["of_a_step"]
-        if self._training:
+        random = np.random.default_rng((self._seed, epoch))
+        images = np.arange(len(self.dataset))
+        if self.training:
             random.shuffle(images)
         steps = []
-        for canvas in range(len(self._config.canvases)):
+        for canvas in range(len(self.config.canvases)):
             chosen = images[self._canvas_of[images] == canvas]
-            missing = -len(chosen) % of_a_step
+            missing = -len(chosen) % self._of_a_step
             # In training, the last step of a canvas is filled from its first.
-            more = np.resize(chosen, missing) if self._training else np.full(missing, -1)
-            steps.append(np.concatenate([chosen, more]).reshape(-1, of_a_step))
+            more = np.resize(chosen, missing) if self.training else np.full(missing, -1)
+            steps.append(np.concatenate([chosen, more]).reshape(-1, self._of_a_step))
         ordered = np.concatenate(steps)
-        if self._training:
+        if self.training:
             random.shuffle(ordered)
         return ordered
 
     def _empty(self, canvas: tuple[int, int]) -> Batch:
-        images, objects, resolution = self._config.batch, self._config.max_objects, self._config.mask_resolution
-        masks = _zeros(images, objects, resolution, resolution) if self._training and self._with_masks else None
-        targets = Targets(torch.zeros(images, objects, 4), torch.zeros(images, objects, dtype=torch.int64), masks)
+        images, objects, resolution = self.config.batch, self.config.max_objects, self.config.mask_resolution
+        targets = None
+        if self.training:
+            masks = _zeros(images, objects, resolution, resolution) if self.with_masks else None
+            targets = Targets(torch.zeros(images, objects, 4), torch.zeros(images, objects, dtype=torch.int64), masks)
         sizes = torch.tensor([canvas] * images, dtype=torch.float32)
-        ids = torch.full((images,), -1)
-        return Batch(_zeros(images, 3, *canvas), sizes, ids, targets if self._training else None)
+        return Batch(_zeros(images, 3, *canvas), sizes, torch.full((images,), -1), targets)
 
     def _fill(self, batch: Batch, place: int, index: int, epoch: int) -> None:
         """Put an image and its objects into a batch."""
-        config, canvas = self._config, (batch.images.shape[2], batch.images.shape[3])
+        config = self.config
         shorter_side, flip = config.shorter_sides[-1], False
-        if self._training:
-            random = np.random.default_rng((self._source["seed"], epoch, index))
+        if self.training:
+            random = np.random.default_rng((self._seed, epoch, index))
             shorter_side = config.shorter_sides[int(random.integers(len(config.shorter_sides)))]
             flip = bool(random.random() < config.flip)
-        height, width = self._dataset.sizes[index].tolist()
-        size = scaled_size((height, width), shorter_side, config.longest_side, canvas)
-        geometry = Geometry((height, width), size, flip)
-        batch.images[place, :, : size[0], : size[1]] = geometry.image(self._dataset.image(index))
-        batch.sizes[place] = torch.tensor(size)
-        batch.ids[place] = self._dataset.ids[index]
+        pixels = self.dataset.image(index)
+        geometry = put_image(batch, place, pixels, shorter_side, config.longest_side, flip)
+        batch.ids[place] = self.dataset.ids[index]
         if batch.targets is None:
             return
-        boxes, labels, segmentations = self._dataset.objects(index)
+        boxes, labels, segmentations = self.dataset.objects(index)
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         # Where there are too many, the largest, in the file's order.
         kept = np.sort(np.argsort(-areas, kind="stable")[: config.max_objects])
@@ -164,6 +162,30 @@ class Loader(Dataset[Batch]):
             for i, which in enumerate(kept.tolist()):
                 mask = cut_out(segmentations[which], geometry.original, boxes[which], config.mask_resolution)
                 batch.targets.masks[place, i] = torch.from_numpy(mask[:, ::-1].copy() if flip else mask)
+
+
+def load(batches: Batches) -> Iterator[Batch]:
+    """Give the batches from `batches.next` on, on the CPU, in pinned memory where there is a GPU.
+
+    Workers make them: they are forked and never use CUDA.
+
+    Raises:
+        DataError: an image cannot be read, or is not as the JSON file says.
+    """
+    workers = batches.config.workers
+    made = DataLoader(
+        batches,
+        batch_size=None,
+        sampler=count(batches.next) if batches.training else range(len(batches)),
+        num_workers=workers,
+        pin_memory=torch.cuda.is_available(),
+        multiprocessing_context="fork" if workers else None,
+    )
+    for batch in made:
+        if isinstance(batch, DataError):
+            raise batch
+        batches.next += batches.training
+        yield batch
 
 
 def _zeros(*shape: int) -> Tensor:

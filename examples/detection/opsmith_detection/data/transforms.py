@@ -13,7 +13,7 @@ from torch import Tensor
 from opsmith_detection.config import DataConfig
 from opsmith_detection.structures import Batch
 
-__all__ = ["Geometry", "batch_of", "canvas_of", "scaled_size"]
+__all__ = ["Geometry", "batch_of", "canvas_of", "put_image", "scaled_size"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,10 @@ class Geometry:
     flip: bool = False  # left to right
 
     def image(self, pixels: npt.NDArray[np.uint8]) -> Tensor:
-        """Resize [height, width, 3], bilinearly with antialiasing: uint8 [3, *size]."""
+        """Resize [height, width, 3], bilinearly: uint8 [3, *size].
+
+        With antialiasing, as Pillow resizes: torchvision's models, which have none, see smaller images differently.
+        """
         tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None]
         if self.flip:
             tensor = tensor.flip(-1)
@@ -64,11 +67,21 @@ def scaled_size(
     return max(height * above // below, 1), max(width * above // below, 1)
 
 
-def batch_of(pixels: npt.NDArray[np.uint8], config: DataConfig, number: int = 0) -> Batch:
+def put_image(
+    batch: Batch, place: int, pixels: npt.NDArray[np.uint8], shorter_side: int, longest_side: int, flip: bool = False
+) -> Geometry:
+    """Put an image, RGB [height, width, 3], into the upper left corner of its canvas, and return how it is shown."""
+    original, canvas = (pixels.shape[0], pixels.shape[1]), (batch.images.shape[2], batch.images.shape[3])
+    height, width = size = scaled_size(original, shorter_side, longest_side, canvas)
+    geometry = Geometry(original, size, flip)
+    batch.images[place, :, :height, :width] = geometry.image(pixels)
+    batch.sizes[place] = torch.tensor(size)
+    return geometry
+
+
+def batch_of(pixels: npt.NDArray[np.uint8], config: DataConfig) -> Batch:
     """Make the batch of one image, RGB [height, width, 3], as tests see it."""
-    original = (pixels.shape[0], pixels.shape[1])
-    canvas = config.canvases[canvas_of(original, config.canvases)]
-    size = scaled_size(original, config.shorter_sides[-1], config.longest_side, canvas)
-    images = torch.zeros(1, 3, *canvas, dtype=torch.uint8)
-    images[0, :, : size[0], : size[1]] = Geometry(original, size).image(pixels)
-    return Batch(images, torch.tensor([size], dtype=torch.float32), torch.tensor([number]))
+    canvas = config.canvases[canvas_of((pixels.shape[0], pixels.shape[1]), config.canvases)]
+    batch = Batch(torch.zeros(1, 3, *canvas, dtype=torch.uint8), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
+    put_image(batch, 0, pixels, config.shorter_sides[-1], config.longest_side)
+    return batch

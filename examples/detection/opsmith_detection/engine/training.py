@@ -12,7 +12,7 @@ import torch
 
 from opsmith_detection.config import Config, ConfigError, as_yaml
 from opsmith_detection.data.coco import Category, CocoDataset
-from opsmith_detection.data.loader import Loader
+from opsmith_detection.data.loader import Batches, load
 from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoint, restore, save_checkpoint, snapshot
 from opsmith_detection.engine.distributed import World, gather, share_buffers, wrap
 from opsmith_detection.engine.feed import Feed
@@ -23,7 +23,7 @@ from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.evaluate import Evaluation
 from opsmith_detection.models import build_model
 
-__all__ = ["Training", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
+__all__ = ["Training", "batches_of", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
 
 
 def prepare(config: Config) -> None:
@@ -51,7 +51,9 @@ def load_dataset(path: Path, config: Config, categories: Mapping[int, Category] 
         DataError: a file is missing or contradicts itself, or its categories are others.
         ConfigError: labels do not fit the model's classes.
     """
-    dataset = CocoDataset(path, config.data.images, labels=config.data.labels, categories=categories)
+    dataset = CocoDataset(
+        path, config.data.images, labels=config.data.labels, categories=categories, exif=config.data.exif
+    )
     if dataset.classes > config.model.classes:
         raise ConfigError(
             f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
@@ -70,11 +72,22 @@ def datasets(config: Config, categories: Mapping[int, Category] | None = None) -
     return {"train": train, "test": load_dataset(config.data.test, config, train.categories)}
 
 
-def evaluate(predictor: Predictor, config: Config, dataset: CocoDataset, world: World) -> dict[str, float]:
-    """Measure a model, which is in inference mode, on a data set. Each process takes a part, and rank 0 has the result."""
-    evaluation = Evaluation(dataset, ("box", "mask") if config.model.has_masks else ("box",))
-    rank, size = world.rank, world.size
-    for batch in Loader(dataset, config.data, training=False, seed=0, rank=rank, world=size, with_masks=False):
+def batches_of(dataset: CocoDataset, config: Config, world: World, *, training: bool) -> Batches:
+    """Return this process's batches of a data set.
+
+    Raises:
+        DataError: there are no images, or the model has masks and an object has none.
+    """
+    return Batches(
+        dataset, config.data, training=training, seed=config.seed, rank=world.rank, world=world.size,
+        with_masks=config.model.has_masks,
+    )  # fmt: skip
+
+
+def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, float]:
+    """Measure a model, which is in inference mode, on `batches_of` tests. Each process takes its part; rank 0 returns."""
+    evaluation = Evaluation(batches.dataset, ("box", "mask") if batches.with_masks else ("box",))
+    for batch in load(batches):
         evaluation.add(batch, predictor(batch))
     evaluation = evaluation.gathered()
     return evaluation.result() if world.leads else {}
@@ -85,6 +98,7 @@ class Training:
 
     Raises:
         ConfigError: the folder has checkpoints, and `resume` is false.
+        DataError: a data set cannot be read, has no images, or lacks masks that the model needs.
         CheckpointError: the checkpoint is damaged, or of another model.
     """
 
@@ -98,6 +112,8 @@ class Training:
         prepare(config)
         checkpoint = load_checkpoint(checkpoints[-1]) if checkpoints else None
         self.data = datasets(config, categories_of(checkpoint) if checkpoint else None)
+        self.batches = batches_of(self.data["train"], config, world, training=True)
+        self.tests = batches_of(self.data["test"], config, world, training=False)
         self.model = build_model(config.model).to(world.device)
         stream = torch.cuda.Stream(world.device) if world.device.type == "cuda" else None
         with torch.cuda.stream(stream):  # where its gradients are accumulated
@@ -114,14 +130,10 @@ class Training:
         self.predictor = Predictor(
             self.model, config, world.device, graph=config.graph and not is_sharded, stream=stream, pool=self.step.pool
         )
-        self.loader = Loader(
-            self.data["train"], config.data, training=True, seed=config.seed, rank=world.rank, world=world.size,
-            with_masks=config.model.has_masks,
-        )  # fmt: skip
         self.done = 0
         if checkpoint:
             self._go_on(checkpoint)
-        self.feed = Feed(self.loader, world.device)
+        self.feed = Feed(load(self.batches), world.device)
         self.result: dict[str, float] = {}
 
     def run(self) -> dict[str, float]:
@@ -172,7 +184,7 @@ class Training:
 
     def _evaluate(self, log: Log) -> None:
         with evaluated(self.model, self.average):
-            self.result = evaluate(self.predictor, self.config, self.data["test"], self.world)
+            self.result = evaluate(self.predictor, self.tests, self.world)
         if self.result:
             said = "  ".join(f"{name} {self.result[name]:.3f}" for name in sorted(self.result) if "/AP" in name[:7])
             log.say(f"step {self.done}: {said}")
@@ -183,15 +195,15 @@ class Training:
         share_buffers(self.model)
         content: dict[str, Any] = snapshot(self.model, self.optimizer, self.average)
         categories = {label: tuple(category) for label, category in self.data["train"].categories.items()}
-        content.update(config=as_yaml(self.config), loader=self.loader.state(), categories=categories)
+        content.update(config=as_yaml(self.config), loader=self.batches.state(), categories=categories)
         if self.world.leads:
             save_checkpoint(self.config.output, self.done, content, self.config.solver.checkpoints)
 
     def _go_on(self, checkpoint: Mapping[str, Any]) -> None:
         restore(checkpoint, self.model, self.optimizer, self.average)
         self.done = checkpoint["step"]
-        state, now = checkpoint["loader"], self.loader.state()
+        state, now = checkpoint["loader"], self.batches.state()
         if state["of_a_step"] != now["of_a_step"]:  # other ranks, or another batch: on from about the same image
             position = state["position"] * state["of_a_step"] // now["of_a_step"]
-            state = {**state, "of_a_step": now["of_a_step"], "position": min(position, len(self.loader) - 1)}
-        self.loader.restore(state)
+            state = {**state, "of_a_step": now["of_a_step"], "position": min(position, len(self.batches) - 1)}
+        self.batches.restore(state)
