@@ -52,10 +52,10 @@ def train(file: Path | None, resume: bool, device: str | None, overrides: tuple[
 def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[str, ...]) -> None:
     """Measure average precision on the test images of the run's configuration."""
     with join(device) as world:
-        run = load_run(checkpoint, world.device, overrides)
-        dataset = load_dataset(run.config.data.test, run.config, run.categories)
-        tests = batches_of(dataset, run.config, world, training=False)
-        for name, value in evaluate(run.predictor, tests, world).items():
+        predictor, config, categories = load_run(checkpoint, world.device, overrides)
+        dataset = load_dataset(config.data.test, config, categories)
+        tests = batches_of(dataset, config, world, training=False)
+        for name, value in evaluate(predictor, tests, world).items():
             click.echo(f"{name:10} {value:.4f}")
 
 
@@ -67,13 +67,14 @@ def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[s
 @click.argument("sources", nargs=-1, required=True, type=_PATH)
 def predict(checkpoint: Path, output: Path, threshold: float, device: str | None, sources: tuple[Path, ...]) -> None:
     """Find objects in images, or in those of folders: pictures, and predictions.json in COCO's format."""
+    _refuse_torchrun("predict")
     with join(device) as world:
         paths = list_images(sources)
-        run = load_run(checkpoint, world.device)
-        speed = predict_images(run.predictor, paths, output, run.config.data, run.categories, threshold)
+        predictor, config, categories = load_run(checkpoint, world.device)
+        speed, speed_of_all = predict_images(predictor, paths, output, config.data, categories, threshold)
     click.echo(
-        f"{speed.images} images in {output}: {speed.found:.1f} images/s, "
-        f"{speed.all:.1f} images/s with reading, drawing and writing"
+        f"{len(paths)} images in {output}: {speed:.1f} images/s, "
+        f"{speed_of_all:.1f} images/s with reading, drawing and writing"
     )
 
 
@@ -91,8 +92,7 @@ def demo(file: Path | None, images: int, minimum: float, device: str | None, ove
     The configuration is configs/digits_small.yaml, unless another one is given. A run that is there already goes on, or is
     measured again if it is complete.
     """
-    if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise click.UsageError("demo runs in one process: start it without torchrun, which `train` is for")
+    _refuse_torchrun("demo")
     config = load_config(file or _CONFIGS / "digits_small.yaml", overrides)
     began = time.perf_counter(), time.process_time()
     folder = config.data.train.parent
@@ -100,17 +100,22 @@ def demo(file: Path | None, images: int, minimum: float, device: str | None, ove
         make_digits(folder, images, config.data.canvases[0], progress=lambda done, _: bar.update(done - bar.pos))
     result = _train(config, device, resume=True)
     with join(device) as world:
-        run = load_run(config.output, world.device)
+        predictor, _, categories = load_run(config.output, world.device)
         paths, output = list_images([folder / "test"])[:20], config.output / "predictions"
-        speed = predict_images(run.predictor, paths, output, config.data, run.categories)
+        speed, _ = predict_images(predictor, paths, output, config.data, categories)
     minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
-    click.echo(f"{speed.images} pictures of predictions in {output}, {speed.found:.1f} images/s")
+    click.echo(f"{len(paths)} pictures of predictions in {output}, {speed:.1f} images/s")
     kind = "mask" if config.model.has_masks else "box"
     precision, precision_50 = result[f"{kind}/AP"], result[f"{kind}/AP50"]
     time_taken = f"{minutes:.1f} minutes ({processor_minutes:.1f} of processor time)"
     click.echo(f"{kind} AP50 {precision_50:.3f}, AP {precision:.3f} in {time_taken}")
-    if precision_50 < minimum:
+    if not precision_50 >= minimum:  # nor if it is NaN
         raise click.ClickException(f"{kind} AP50 is {precision_50:.3f}, at least {minimum} was expected")
+
+
+def _refuse_torchrun(command: str) -> None:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise click.UsageError(f"{command} runs in one process: start it without torchrun, which is for train and eval")
 
 
 def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:

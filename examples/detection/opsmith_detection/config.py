@@ -200,7 +200,7 @@ class SolverConfig:
     milestones: tuple[_Share, ...] = (2 / 3, 8 / 9)  # of the steps, where the rate drops to a tenth
     clip_norm: PositiveFloat | None = None
     accumulate: PositiveInt = 1  # batches of a step
-    ema: _Share | None = None  # decay of the averaged weights that are evaluated
+    ema: _Share | None = None  # decay of the averages, of weights and batch norms' statistics, that are evaluated
     precision: Literal["float32", "tf32", "bfloat16"] = "bfloat16"
     checkpoint_every: PositiveInt = 1000
     checkpoints: PositiveInt = 3  # how many of the last ones are kept

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,36 +15,22 @@ import torch
 
 from opsmith_detection.config import Config, DataConfig, parse_config
 from opsmith_detection.data.coco import Category, DataError, read_image
-from opsmith_detection.data.transforms import batch_of
+from opsmith_detection.data.transforms import batch_of, canvas_of
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.training import categories_of, prepare
 from opsmith_detection.found import Found, as_results, captions, draw_objects, found_in
 from opsmith_detection.models import build_model
 
-__all__ = ["LoadedRun", "Speed", "find_objects", "list_images", "load_run", "predict_images"]
+__all__ = ["find_objects", "list_images", "load_run", "predict_images"]
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 
-class Speed(NamedTuple):
-    """Images a second."""
-
-    images: int
-    found: float  # from pixels to objects
-    all: float  # with reading, drawing and writing
-
-
-class LoadedRun(NamedTuple):
-    """What a checkpoint holds for inference."""
-
-    predictor: Predictor
-    config: Config
-    categories: dict[int, Category]  # what labels stand for
-
-
-def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = ()) -> LoadedRun:
-    """Load a checkpoint's model, with averaged weights if it has them.
+def load_run(
+    checkpoint: Path, device: torch.device, overrides: Sequence[str] = ()
+) -> tuple[Predictor, Config, dict[int, Category]]:
+    """Load a checkpoint's model, with averaged weights if it has them, its configuration, and what its labels stand for.
 
     Raises:
         CheckpointError: there is none, or the file is not one.
@@ -57,7 +42,8 @@ def load_run(checkpoint: Path, device: torch.device, overrides: Sequence[str] = 
     backbone = replace(config.model.backbone, weights=None)  # the checkpoint has them
     model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
-    return LoadedRun(Predictor(model.eval(), config, device, graph=config.graph), config, categories_of(content))
+    model.eval().requires_grad_(False)  # weights that are trained would be folded with their norms at every call
+    return Predictor(model, config, device, graph=config.graph), config, categories_of(content)
 
 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:
@@ -75,40 +61,41 @@ def predict_images(
     data: DataConfig,
     categories: Mapping[int, Category],
     threshold: float = 0.5,
-) -> Speed:
+) -> tuple[float, float]:
     """Write a picture of each image with what is found in it, and `predictions.json` in COCO's format of results.
 
-    Images count from 1 in the order of `paths`, and have their names in the file, too.
+    Images are numbered from 1 in the order of `paths`; a picture has its image's number and name.
+
+    Returns:
+        Images a second: from pixels to objects, and with reading, drawing and writing.
 
     Raises:
         DataError: a file would be written over, or is not an image, which is said when the others are done.
     """
-    stems = Counter(path.stem for path in paths)
-    numbered = [f"{number}-{path.stem}" for number, path in enumerate(paths, start=1)]
-    taken = set(numbered)
-    names = [
-        f"{path.stem if stems[path.stem] == 1 and path.stem not in taken else other}.png"
-        for path, other in zip(paths, numbered, strict=True)
-    ]
-    if {path.resolve() for path in paths} & {(output / name).resolve() for name in names}:
+    pictures = [output / f"{number:05}-{path.stem}.png" for number, path in enumerate(paths, start=1)]
+    if {path.resolve() for path in paths} & {picture.resolve() for picture in pictures}:
         raise DataError(f"{output} has images that would be written over: name another folder for the pictures")
     output.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     unread: list[str] = []
-    began, finding = 0.0, 0.0
-    for number, (path, name) in enumerate(zip(paths, names, strict=True), start=1):
+    warm: set[int] = set()
+    began, finding = time.perf_counter(), 0.0
+    for number, (path, picture) in enumerate(zip(paths, pictures, strict=True), start=1):
         try:
             image = np.array(read_image(path))
         except DataError as error:
             unread.append(str(error))
             continue
-        if not began:  # what is built and captured at first is not the model's speed
-            predictor.warm(batch_of(image, data))
-            began = time.perf_counter()
         before = time.perf_counter()
+        canvas = canvas_of((image.shape[0], image.shape[1]), data.canvases)
+        if canvas not in warm:
+            predictor.warm(batch_of(image, data))
+            warm.add(canvas)
+            began += time.perf_counter() - before  # what is built and captured at first is not the model's speed
+            before = time.perf_counter()
         found = find_objects(predictor, image, data, threshold)
         finding += time.perf_counter() - before
-        draw_objects(image, found, captions(found, categories)).save(output / name)
+        draw_objects(image, found, captions(found, categories)).save(picture)
         results += [{"file_name": path.name, **result} for result in as_results(number, found, categories)]
     passed = time.perf_counter() - began
     (output / "predictions.json").write_text(json.dumps(results), encoding="utf-8")
@@ -116,7 +103,7 @@ def predict_images(
         raise DataError(
             "\n".join([*unread, f"{output} has what is found in the other {len(paths) - len(unread)} images"])
         )
-    return Speed(len(paths), len(paths) / max(finding, 1e-9), len(paths) / max(passed, 1e-9))
+    return len(paths) / finding, len(paths) / passed
 
 
 def list_images(sources: Iterable[Path]) -> list[Path]:

@@ -18,6 +18,7 @@ from opsmith_detection.engine.checkpoint import (
 )
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
+from torch import nn
 
 
 def parts(optimizer: str) -> tuple[StandIn, torch.optim.Optimizer, Average, TrainStep]:
@@ -77,6 +78,16 @@ def test_averaged_weights_are_used_if_there_are_some():
     assert other.seen == 2
     load_weights(snapshot(model, built, None), other)
     torch.testing.assert_close(other.state_dict(), model.state_dict())
+
+
+def test_averages_of_a_former_version_have_no_statistics():
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    optimizer, average = build_optimizer(model, small_config().solver), Average(model, 0.9)
+    saved = snapshot(model, optimizer, average)
+    del saved["average"]["1.running_var"]
+    saved["model"]["1.running_var"] += 1
+    restore(saved, model, optimizer, average)
+    assert average.tensors["1.running_var"].tolist() == [2, 2, 2]
 
 
 def test_what_is_not_a_checkpoint_is_refused(tmp_path: Path):

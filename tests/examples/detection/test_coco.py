@@ -28,6 +28,12 @@ def test_objects_are_those_of_their_image(tmp_path):
     assert first.segmentations == [[[5, 6, 15, 6, 15, 16, 5, 16]]]
 
 
+def test_a_size_may_be_written_as_a_float(tmp_path):
+    path = write(tmp_path, SIZES, [])
+    path.write_text(path.read_text().replace(": 60", ": 60.0"))
+    assert CocoDataset(path).sizes.tolist() == [[40, 60], [60, 40]]
+
+
 def test_images_are_rgb_whatever_the_file_has(tmp_path):
     path = write(tmp_path, SIZES, [])
     Image.fromarray(np.full((60, 40), 7, np.uint8)).save(tmp_path / "2.png")
@@ -239,6 +245,10 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     for number, said in ((-5, "greater than or equal to 0"), (2**63, "less than")):
         path.write_text(json.dumps({**entries, "images": [{**entries["images"][0], "id": number}]}))
         with pytest.raises(DataError, match=rf"images\.0\.id: .*{said}.*found {number}"):
+            CocoDataset(path)
+    for height, said in ((40.5, "valid integer"), ("40", "valid integer"), (None, "valid integer")):
+        path.write_text(json.dumps({**entries, "images": [{**entries["images"][0], "height": height}]}))
+        with pytest.raises(DataError, match=rf"images\.0\.height: .*{said}"):
             CocoDataset(path)
     path.write_text(json.dumps({**entries, "images": entries["images"] * 2}))
     with pytest.raises(DataError, match="two entries have the id 1"):

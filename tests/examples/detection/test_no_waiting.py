@@ -109,3 +109,21 @@ def test_a_graph_makes_the_steps_of_eager_code_without_waiting(kind: str):
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close(found[1][0], found[0][0], rtol=0, atol=0)
     assert found[0][1] == found[1][1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_graph_makes_nearly_the_steps_of_eager_code_with_fused_convolutions(kind: str):
+    """Without deterministic algorithms, as trainings are by default: convolutions are fused with what is behind them."""
+    losses = []
+    for graph in (False, True):
+        step, take = made(kind, "cuda:0", graph=graph)
+        for number in range(4):
+            take(number)
+        step.read_losses()
+        with refusing_to_wait():
+            for number in range(4, 8):
+                take(number)
+        losses.append(step.read_losses())
+    # Sums in another order grow apart from step to step.
+    assert losses[1] == pytest.approx(losses[0], rel=0.05, abs=0.02)

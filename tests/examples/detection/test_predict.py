@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from opsmith_detection.data.coco import DataError
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.found import Found, captions, draw_objects
 from opsmith_detection.predict import find_objects, list_images, predict_images
-from opsmith_detection.structures import Detections
+from opsmith_detection.structures import Batch, Detections
 from PIL import Image
 from pycocotools import mask as coco_mask
 
@@ -51,19 +53,26 @@ def test_pictures_and_results_are_written(tmp_path: Path):
     paths = list_images([tmp_path, tmp_path / "b.png"])
     assert [path.name for path in paths] == ["a.jpg", "a.png", "b.png", "b.png"]
     output = tmp_path / "found"
-    speed = predict_images(predictor(), paths[:3], output, DATA, {})
-    assert speed.images == 3 and speed.found >= speed.all > 0
-    assert sorted(path.name for path in output.iterdir()) == ["1-a.png", "2-a.png", "b.png", "predictions.json"]
+    speed, speed_of_all = predict_images(predictor(), paths[:3], output, DATA, {})
+    assert speed >= speed_of_all > 0
+    pictures = ["00001-a.png", "00002-a.png", "00003-b.png"]
+    assert sorted(path.name for path in output.iterdir()) == [*pictures, "predictions.json"]
 
 
-def test_every_image_has_a_picture_of_its_own(tmp_path: Path):
-    paths = [tmp_path / name for name in ("a/x.jpg", "b/x.jpg", "c/1-x.jpg", "c/4-y.jpg")]
-    for path in paths:
-        path.parent.mkdir(exist_ok=True)
-        Image.new("RGB", (64, 20)).save(path)
-    predict_images(predictor(), paths, tmp_path / "found", DATA, {})
-    pictures = sorted(path.name for path in (tmp_path / "found").glob("*.png"))
-    assert pictures == ["1-x.png", "2-x.png", "3-1-x.png", "4-y.png"]
+def test_what_is_built_for_a_canvas_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    data = replace(DATA, canvases=((32, 64), (64, 32)))
+    for name, size in (("a.png", (64, 20)), ("b.png", (60, 20)), ("c.png", (20, 64))):
+        Image.new("RGB", size).save(tmp_path / name)
+    warmed = []
+
+    def warm(_, batch: Batch) -> None:
+        warmed.append(tuple(batch.images.shape[2:]))
+        time.sleep(0.5)
+
+    monkeypatch.setattr(Predictor, "warm", warm)
+    speeds = predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", data, {})
+    assert warmed == [(32, 64), (64, 32)]
+    assert min(speeds) > 3 / 0.9
 
 
 def test_an_image_that_cannot_be_read_does_not_lose_what_the_others_have(tmp_path: Path):
@@ -78,7 +87,8 @@ def test_an_image_that_cannot_be_read_does_not_lose_what_the_others_have(tmp_pat
 
 
 def test_images_are_not_written_over(tmp_path: Path):
-    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    Image.new("RGB", (8, 8)).save(tmp_path / "00001-a.png")
+    (tmp_path / "a.png").symlink_to("00001-a.png")
     with pytest.raises(DataError, match="would be written over"):
         predict_images(predictor(), [tmp_path / "a.png"], tmp_path, DATA, {})
 

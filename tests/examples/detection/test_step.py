@@ -132,6 +132,27 @@ def test_the_average_follows_the_weights():
     torch.testing.assert_close(model.state_dict(), own, rtol=0, atol=0)
 
 
+def test_running_statistics_are_averaged_with_the_weights():
+    class Normed(StandIn):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(8)
+
+    model = Normed()
+    step = step_of(model, ema=0.9)
+    expected = model.norm.running_var.clone()
+    for number in range(3):
+        step(iter([batch_of(4, number)]), number)
+        expected += (1 - (1 + number) / (10 + number)) * (model.norm.running_var - expected)
+    own = copy.deepcopy(model.state_dict())
+    assert step.average is not None
+    with step.average.applied():
+        torch.testing.assert_close(model.norm.running_var, expected)
+        assert not torch.allclose(expected, own["norm.running_var"])
+        assert model.norm.num_batches_tracked == 3
+    torch.testing.assert_close(model.state_dict(), own, rtol=0, atol=0)
+
+
 def test_a_feed_gives_every_batch_and_the_state_behind_it():
     source = Counted()
     source.restore({"next": 5})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
@@ -16,9 +20,11 @@ from opsmith_detection.config import Config, load_config
 from opsmith_detection.data.coco import Category, DataError
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World
+from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.training import Training, batches_of, datasets, evaluate
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
+from opsmith_detection.predict import find_objects, load_run
 from opsmith_detection.structures import Batch, Detections
 
 ALONE = World(0, 1, torch.device("cpu"))
@@ -100,9 +106,50 @@ def test_only_a_data_set_that_is_missing_is_offered(
         assert "cannot be read" in said and ("make detect" in said) == is_offered, said
 
 
-def test_the_demo_runs_in_one_process():
-    done = CliRunner().invoke(main, ["demo", "--images", "1"], env={"WORLD_SIZE": "2"})
-    assert done.exit_code == 2 and "demo runs in one process: start it without torchrun" in done.output, done.exception
+@pytest.mark.parametrize("command", [["demo", "--images", "1"], ["predict", "--checkpoint", "run", "nosuch.jpg"]])
+def test_what_writes_the_same_files_in_each_process_runs_in_one(command: list[str]):
+    done = CliRunner().invoke(main, command, env={"WORLD_SIZE": "2"})
+    said = f"{command[0]} runs in one process: start it without torchrun"
+    assert done.exit_code == 2 and said in done.output, done.exception
+
+
+def test_a_demo_whose_precision_is_not_a_number_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    result = {"mask/AP": math.nan, "mask/AP50": math.nan}
+    monkeypatch.setattr("opsmith_detection.__main__.make_digits", lambda *_, **__: None)
+    monkeypatch.setattr("opsmith_detection.__main__._train", lambda *_, **__: result)
+    monkeypatch.setattr("opsmith_detection.__main__.load_run", lambda *_: (None, None, {}))
+    monkeypatch.setattr("opsmith_detection.__main__.list_images", lambda _: [])
+    monkeypatch.setattr("opsmith_detection.__main__.predict_images", lambda *_: (1.0, 1.0))
+    done = CliRunner().invoke(main, ["demo", "--device", "cpu", "--minimum", "0", f"output={tmp_path}"])
+    assert done.exit_code == 1 and "mask AP50 is nan, at least 0.0 was expected" in done.output, done.exception
+
+
+@pytest.mark.compile
+def test_a_loaded_model_folds_its_weights_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = config_of(tmp_path)
+    Training(config, ALONE)._save()
+    predictor, _, categories = load_run(tmp_path / "run", ALONE.device)
+    assert categories[5].name == "dog"
+    image = np.zeros((64, 64, 3), np.uint8)
+    find_objects(predictor, image, config.data, 0.5)
+    monkeypatch.setattr("opsmith_detection.models.layers._product", lambda *_: pytest.fail("weights are folded again"))
+    find_objects(predictor, image, config.data, 0.5)
+
+
+def test_tensorboard_keeps_the_step_that_a_run_goes_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It hides what an earlier process wrote from `purge_step` on, and log.jsonl has the entries up to that step."""
+    given = []
+
+    class SummaryWriter(contextlib.nullcontext):
+        def __init__(self, folder: Path, purge_step: int) -> None:
+            super().__init__()
+            given.append(purge_step)
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=SummaryWriter))
+    for start in (0, 7):
+        with Log(tmp_path, start=start, steps=10):
+            pass
+    assert given == [1, 8]
 
 
 @pytest.mark.parametrize("iscrowd", [0, 1])

@@ -9,7 +9,16 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pydantic
-from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveInt,
+    Tag,
+    ValidationError,
+)
 from typing_extensions import NotRequired, TypedDict
 
 from opsmith_detection.config import explain
@@ -35,11 +44,19 @@ _Segmentation = Annotated[
 ]
 
 
+def _whole(found: object) -> object:
+    """Return what some programs write as 480.0 as 480."""
+    return int(found) if isinstance(found, float) and found.is_integer() else found
+
+
+_Side = Annotated[PositiveInt, BeforeValidator(_whole)]
+
+
 class _Image(TypedDict):
     id: _Id
     file_name: str
-    height: PositiveInt
-    width: PositiveInt
+    height: _Side
+    width: _Side
 
 
 class _Category(TypedDict):

@@ -58,7 +58,9 @@ def restore(
         )
     _copy(checkpoint["model"], model.state_dict(), "the model")
     if average is not None:
-        saved = checkpoint["average"] or {name: checkpoint["model"][name] for name in average.tensors}
+        # A checkpoint may have none, or, of a former version, no statistics of batch norm among them.
+        of_model = {name: tensor for name, tensor in checkpoint["model"].items() if name in average.tensors}
+        saved = of_model | (checkpoint["average"] or {})
         _copy(saved, average.tensors, "the averaged weights")
     parameters = dict(model.named_parameters())
     for name, kept in checkpoint["optimizer"].items():

@@ -22,8 +22,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from opsmith_detection.config import Config, ConfigError
 from opsmith_detection.engine.graphs import release_graphs
+from opsmith_detection.engine.optimizer import Average
+from opsmith_detection.models.norms import running_statistics
 
-__all__ = ["World", "gather", "join", "reshard", "share_buffers", "wrap"]
+__all__ = ["World", "gather", "join", "reshard", "share_statistics", "wrap"]
 
 # A rank that is late by this much counts as lost: the first batch builds operators.
 _PATIENCE = timedelta(minutes=10)
@@ -81,7 +83,7 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
         return model
-    # Of batch norm each process keeps statistics of its own; `share_buffers` makes them one where they are used.
+    # Of batch norm each process keeps statistics of its own; `share_statistics` makes them one where they are used.
     # torch 2.13 renames the argument.
     known = inspect.signature(DistributedDataParallel).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
@@ -97,16 +99,13 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
 
 
 @torch.no_grad()
-def share_buffers(model: nn.Module) -> None:
-    """Give all processes the mean of their running statistics of batch norm."""
+def share_statistics(model: nn.Module, average: Average | None) -> None:
+    """Give all processes the mean of their running statistics of batch norm, and of the averages of these."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            for statistic in (module.running_mean, module.running_var):
-                if statistic is not None:
-                    dist.all_reduce(statistic)
-                    statistic.div_(dist.get_world_size())
+    for statistic in [*running_statistics(model).values(), *(average.statistics if average is not None else ())]:
+        dist.all_reduce(statistic)
+        statistic.div_(dist.get_world_size())
 
 
 def reshard(model: nn.Module) -> None:

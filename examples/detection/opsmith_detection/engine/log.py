@@ -88,4 +88,5 @@ class Log(ExitStack):
         except ImportError:
             self.say("no TensorBoard: pip install tensorboard shows the curves there, too; they are in log.jsonl")
             return None
-        return self.enter_context(SummaryWriter(folder, purge_step=self._first or None))
+        # It hides what a former process wrote from this step on.
+        return self.enter_context(SummaryWriter(folder, purge_step=self._first + 1))

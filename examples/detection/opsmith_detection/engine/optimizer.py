@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from opsmith_detection.config import SolverConfig
+from opsmith_detection.models.norms import running_statistics
 
 __all__ = ["Average", "build_optimizer", "rate_at", "set_rate"]
 
@@ -66,18 +67,21 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 class Average:
-    """An exponential moving average of the parameters that are trained.
+    """An exponential moving average of the parameters that are trained, and of the running statistics of batch norm.
 
-    In step n the average moves by 1 - min(decay, (1 + n) / (10 + n)) towards the weights, so that short trainings forget
-    their first weights, too.
+    Statistics of now do not fit averaged weights. In step n the average moves by 1 - min(decay, (1 + n) / (10 + n)) towards
+    them, so that short trainings forget their first weights, too.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        trained = {name: parameter.detach() for name, parameter in model.named_parameters() if parameter.requires_grad}
+        statistics = running_statistics(model)
+        averaged = trained | statistics
         self.decay = decay
-        self.tensors = {name: parameter.detach().clone() for name, parameter in trained.items()}
-        self._average, self._weights = _local(self.tensors.values()), _local(p.detach() for p in trained.values())
-        self._move = torch.zeros((), device=self._weights[0].device)
+        self.tensors = {name: tensor.clone() for name, tensor in averaged.items()}
+        self.statistics = [self.tensors[name] for name in statistics]
+        self._average, self._current = _local(self.tensors.values()), _local(averaged.values())
+        self._move = torch.zeros((), device=self._current[0].device)
 
     def set_step(self, step: int) -> None:
         """Say which step comes next, without a synchronisation."""
@@ -85,20 +89,20 @@ class Average:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights."""
-        difference = torch._foreach_sub(self._weights, self._average)
+        """Take in the model of now."""
+        difference = torch._foreach_sub(self._current, self._average)
         torch._foreach_mul_(difference, self._move)
         torch._foreach_add_(self._average, difference)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Let the model have the averaged weights within the context."""
-        own = [weight.clone() for weight in self._weights]
-        torch._foreach_copy_(self._weights, self._average)
+        """Let the model have the averages within the context."""
+        own = [tensor.clone() for tensor in self._current]
+        torch._foreach_copy_(self._current, self._average)
         try:
             yield
         finally:
-            torch._foreach_copy_(self._weights, own)
+            torch._foreach_copy_(self._current, own)
 
 
 def _local(tensors: Iterable[Tensor]) -> list[Tensor]:

@@ -14,7 +14,7 @@ from opsmith_detection.config import Config, ConfigError, as_yaml
 from opsmith_detection.data.coco import Category, CocoDataset
 from opsmith_detection.data.loader import Batches, load
 from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoint, restore, save_checkpoint, snapshot
-from opsmith_detection.engine.distributed import World, gather, share_buffers, wrap
+from opsmith_detection.engine.distributed import World, gather, share_statistics, wrap
 from opsmith_detection.engine.feed import Feed
 from opsmith_detection.engine.inference import Predictor, evaluated
 from opsmith_detection.engine.log import Log
@@ -153,8 +153,8 @@ class Training:
                 if self.done >= solver.steps or (self._is_due(solver.evaluate_every) and not is_measured):
                     self._evaluate(log)
             began, at = time.perf_counter(), self.done
+            self.model.train()
             while self.done < solver.steps:
-                self.model.train()
                 self.step(self.feed, self.done)
                 self.done += 1
                 saves, evaluates = self._is_due(solver.checkpoint_every), self._is_due(solver.evaluate_every)
@@ -192,7 +192,7 @@ class Training:
                 log.write(self.done, self.result)
 
     def _save(self) -> None:
-        share_buffers(self.model)
+        share_statistics(self.model, self.average)
         content: dict[str, Any] = snapshot(self.model, self.optimizer, self.average)
         categories = {label: tuple(category) for label, category in self.data["train"].categories.items()}
         content.update(config=as_yaml(self.config), loader=self.batches.state(), categories=categories)

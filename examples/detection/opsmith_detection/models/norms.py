@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 
-__all__ = ["BatchNorm", "FrozenNorm"]
+__all__ = ["BatchNorm", "FrozenNorm", "running_statistics"]
 
 
 class _Normalised(torch.autograd.Function):
@@ -149,3 +149,14 @@ class BatchNorm(nn.BatchNorm2d):
         running_variance.lerp_(variance * (pixels / (pixels - 1).clamp(min=1)), momentum)
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
+
+
+def running_statistics(model: nn.Module) -> dict[str, Tensor]:
+    """Return the running means and variances of a model's batch norms by their names in its state dict."""
+    norms = ((name, m) for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+    found = (
+        (f"{name}.{kind}".lstrip("."), getattr(m, kind))
+        for name, m in norms
+        for kind in ("running_mean", "running_var")
+    )
+    return {name: statistic for name, statistic in found if statistic is not None}

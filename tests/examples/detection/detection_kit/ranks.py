@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from opsmith_detection.config import BoxHeadConfig, load_config
 from opsmith_detection.engine.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
-from opsmith_detection.engine.distributed import World, gather, join, share_buffers, wrap
+from opsmith_detection.engine.distributed import World, gather, join, share_statistics, wrap
 from opsmith_detection.engine.inference import evaluated
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -150,9 +150,14 @@ def statistics_become_one(world: World, folder: Path) -> None:
     model = nn.BatchNorm2d(2)
     torch.manual_seed(world.rank)
     model(torch.randn(4, 2, 3, 3))
-    own = gather(model.running_var.tolist())
-    share_buffers(model)
+    average = Average(model, 0.9)
+    average.set_step(0)
+    model(torch.randn(4, 2, 3, 3))
+    average.update()
+    own, averaged = gather(model.running_var.tolist()), gather(average.tensors["running_var"].tolist())
+    share_statistics(model, average)
     torch.testing.assert_close(model.running_var, torch.tensor(own).mean(0))
+    torch.testing.assert_close(average.tensors["running_var"], torch.tensor(averaged).mean(0))
 
 
 def box_head_in_parallel(world: World, folder: Path) -> None:
