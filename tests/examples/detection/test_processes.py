@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without torch.distributed"),
 ]
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+ELASTIC = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+TORCHRUN = [*ELASTIC, "2", "-m"]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_do_what_one_does(job: str, said: Path):
     found = [said / f"{job}-{rank}.txt" for rank in (0, 1)]
     assert [path.read_text() if path.exists() else "it did not get there" for path in found] == ["", ""]
+
+
+def test_more_than_two_processes_go_on_to_the_bit(tmp_path: Path):
+    done = run([*ELASTIC, "4", "-m", "detection_kit.ranks", str(tmp_path), "ddp_goes_on_to_the_bit"])
+    found = [tmp_path / f"ddp_goes_on_to_the_bit-{rank}.txt" for rank in range(4)]
+    assert [path.read_text() if path.exists() else done.stderr for path in found] == [""] * 4
 
 
 def test_both_use_one_build(tmp_path: Path, empty_store: Path):

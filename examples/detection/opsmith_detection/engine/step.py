@@ -25,6 +25,13 @@ __all__ = ["DivergedError", "TrainStep", "autocast"]
 _EAGER_DISTRIBUTED = 11
 
 
+_Part = Callable[[str], contextlib.AbstractContextManager[object]]
+
+
+def _whole(_: str) -> contextlib.AbstractContextManager[object]:
+    return contextlib.nullcontext()
+
+
 class DivergedError(RuntimeError):
     """A loss that is not finite."""
 
@@ -91,6 +98,22 @@ class TrainStep:
             self._run(partial(self.compute, first=first, last=last), batch, (first, last), synchronises=last)
         self._counted += 1
 
+    def settle(self, batch: Batch) -> None:
+        """Let DistributedDataParallel order its buckets by the gradients of a batch; the model stays as it is.
+
+        It does so in the first two backwards of a process, and the order rounds the sums of gradients: only if it is final
+        from the first step on has a run that goes on the bits of one that was not interrupted. The batch is of `stream`.
+        """
+        if not isinstance(self.model, DistributedDataParallel):
+            return
+        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        with torch.cuda.stream(self.stream):
+            for _ in range(2):
+                self._differentiate(batch)
+            self.model.load_state_dict(before)
+        if self.stream is not None:
+            self.stream.synchronize()
+
     def read_losses(self) -> dict[str, float]:
         """Return the mean of each loss and of the gradients' norm since the last reading. This waits for the device.
 
@@ -116,7 +139,7 @@ class TrainStep:
         *,
         first: bool,
         last: bool,
-        part: Callable[[str], contextlib.AbstractContextManager[object]] = lambda _: contextlib.nullcontext(),
+        part: _Part = _whole,
     ) -> None:
         """Do what a graph holds; `part` is entered with the name of each part of it."""
         if first and (gradients := self._gradients()):
@@ -124,11 +147,7 @@ class TrainStep:
             torch._foreach_zero_(gradients)
         model = self.model
         with model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext():
-            with part("forward"), autocast(self.device, self.solver.precision):
-                losses: dict[str, Tensor] = model(batch.images, batch.sizes, batch.targets)
-            with part("backward"):
-                total = torch.stack(list(losses.values())).sum()
-                (total / self.solver.accumulate).backward()
+            losses = self._differentiate(batch, part)
         with torch.no_grad():
             if not self.names:
                 self.names = [*losses, "gradient_norm"]
@@ -145,6 +164,14 @@ class TrainStep:
                     self.optimizer.step()
                     if self.average is not None:
                         self.average.update()
+
+    def _differentiate(self, batch: Batch, part: _Part = _whole) -> dict[str, Tensor]:
+        with part("forward"), autocast(self.device, self.solver.precision):
+            losses: dict[str, Tensor] = self.model(batch.images, batch.sizes, batch.targets)
+        with part("backward"):
+            total = torch.stack(list(losses.values())).sum()
+            (total / self.solver.accumulate).backward()
+        return losses
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]

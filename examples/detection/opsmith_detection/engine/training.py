@@ -131,6 +131,10 @@ class Training:
             self.model, config, world.device, graph=config.graph and not is_sharded, stream=stream, pool=self.step.pool
         )
         self.done = 0
+        if world.size > 1 and not is_sharded:
+            with torch.cuda.stream(stream):
+                self.step.settle(next(Feed(load(self.batches), world.device)))
+            self.batches.next = 0
         if checkpoint:
             self._go_on(checkpoint)
         self.feed = Feed(load(self.batches), world.device)
