@@ -90,15 +90,15 @@ class Evaluation:
             )
         figures: dict[str, float] = {}
         # By their ids, whichever process had them.
-        found = [(number, self._found[number]) for number in sorted(self._found)]
-        rows = [row for each in found for row in as_results(*each, self._dataset.categories)]
+        categories = self._dataset.categories
+        rows = [row for number in sorted(self._found) for row in as_results(number, self._found[number], categories)]
         with redirect_stdout(io.StringIO()):  # pycocotools prints tables
             truth = self._truth()
             for iou_type in self._iou_types:
                 name, entry = _PYCOCOTOOLS[iou_type]
-                own = [{key: row[key] for key in ("image_id", "category_id", "score", entry)} for row in rows]
+                results = [{key: row[key] for key in ("image_id", "category_id", "score", entry)} for row in rows]
                 # loadRes does not take an empty list.
-                evaluation = COCOeval(truth, truth.loadRes(own) if own else COCO(), name)
+                evaluation = COCOeval(truth, truth.loadRes(results) if results else COCO(), name)
                 evaluation.evaluate()
                 evaluation.accumulate()
                 evaluation.summarize()

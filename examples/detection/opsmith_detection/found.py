@@ -47,7 +47,7 @@ def found_in(batch: Batch, detections: Detections, place: int, kept: Tensor, siz
         size: height and width of the image as it was.
     """
     index = kept.nonzero()[:, 0]
-    boxes, scores, labels = (each[place, index] for each in detections[:3])
+    boxes, scores, labels = (field[place, index] for field in detections[:3])
     (height, width), (seen_height, seen_width) = size, batch.sizes[place].tolist()
     boxes = boxes.float() * torch.tensor([width / seen_width, height / seen_height] * 2, device=boxes.device)
     rles = None

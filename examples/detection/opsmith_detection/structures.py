@@ -14,7 +14,7 @@ __all__ = ["Batch", "Detections", "Targets"]
 
 
 class Targets(NamedTuple):
-    """The objects of a batch. Crowds are not among them: they are neither learnt nor counted as background."""
+    """The objects of a batch. Crowds are not among them: they count as background, as in torchvision."""
 
     boxes: Tensor  # float32 [B, G, 4]
     labels: Tensor  # int64 [B, G]

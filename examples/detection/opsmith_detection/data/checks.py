@@ -141,11 +141,11 @@ def check_folder(annotations: Path, folder: Path, names: Sequence[str]) -> None:
 
 
 def _by_id(entries: list[_Entry], path: Path) -> dict[int, _Entry]:
-    found: dict[int, _Entry] = {}
+    by_id: dict[int, _Entry] = {}
     for entry in entries:
-        if found.setdefault(entry["id"], entry) is not entry:
-            raise DataError(f"{path}: two entries have the id {entry['id']}: {found[entry['id']]} and {entry}")
-    return found
+        if by_id.setdefault(entry["id"], entry) is not entry:
+            raise DataError(f"{path}: two entries have the id {entry['id']}: {by_id[entry['id']]} and {entry}")
+    return by_id
 
 
 def _wrong(annotation: Annotation, image: _Image | None, categories: Container[int]) -> Iterator[str]:

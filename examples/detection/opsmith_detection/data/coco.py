@@ -95,16 +95,16 @@ class CocoDataset:
         self.annotations = Path(annotations)
         self.folder = self.annotations.parent if images is None else Path(images)
         entries = read_checked(self.annotations)
-        found = sorted((Category(c["name"], c["id"]) for c in entries["categories"]), key=lambda c: c.id)
-        if labels == "ids" and found[0].id < 1:
+        listed = sorted((Category(c["name"], c["id"]) for c in entries["categories"]), key=lambda c: c.id)
+        if labels == "ids" and listed[0].id < 1:
             raise DataError(
-                f"{annotations}: category {found[0].name!r} has the id {found[0].id}, and labels below 1 are not objects: "
+                f"{annotations}: category {listed[0].name!r} has the id {listed[0].id}, and labels below 1 are not objects: "
                 "set data.labels=contiguous"
             )
         self.categories: dict[int, Category] = dict(categories or {})
         """What each label stands for."""
         known = {category.id: category for category in self.categories.values()}
-        for place, category in enumerate(found, start=1):
+        for place, category in enumerate(listed, start=1):
             label = category.id if labels == "ids" else place
             is_free = category.id not in known and label not in self.categories
             if is_free and (labels == "ids" or categories is None):
@@ -126,20 +126,20 @@ class CocoDataset:
     def _keep(self, annotations: list[Annotation]) -> None:
         index_of = {number: index for index, number in enumerate(self.ids)}
         label_of = {category.id: label for label, category in self.categories.items()}
-        kept = [a for a in annotations if not a.get("iscrowd", 0)]
-        kept.sort(key=lambda a: index_of[a["image_id"]])
-        owners = np.array([index_of[a["image_id"]] for a in kept], np.int64)
-        boxes = np.array([a["bbox"] for a in kept], np.float64).reshape(-1, 4)
+        learnt = [a for a in annotations if not a.get("iscrowd", 0)]
+        learnt.sort(key=lambda a: index_of[a["image_id"]])
+        owners = np.array([index_of[a["image_id"]] for a in learnt], np.int64)
+        boxes = np.array([a["bbox"] for a in learnt], np.float64).reshape(-1, 4)
         boxes[:, 2:] += boxes[:, :2]
         self._boxes = boxes.clip(0, self.sizes[owners][:, [1, 0, 1, 0]]).astype(np.float32)
         # What is left of a box in its image, rounded, may have no area.
         has_area = np.all(self._boxes[:, 2:] > self._boxes[:, :2], axis=1)
-        kept, self._boxes = list(compress(kept, has_area)), self._boxes[has_area]
+        learnt, self._boxes = list(compress(learnt, has_area)), self._boxes[has_area]
         self._starts = np.searchsorted(owners[has_area], np.arange(len(self.ids) + 1))
-        self._labels = np.array([label_of[a["category_id"]] for a in kept], np.int64)
+        self._labels = np.array([label_of[a["category_id"]] for a in learnt], np.int64)
         without = [a for a in annotations if a.get("segmentation") is None]
         self._without_mask, self._without_mask_or_crowd = len(without), sum(not a.get("iscrowd", 0) for a in without)
-        pickled = [pickle.dumps(a.get("segmentation"), pickle.HIGHEST_PROTOCOL) for a in kept]
+        pickled = [pickle.dumps(a.get("segmentation"), pickle.HIGHEST_PROTOCOL) for a in learnt]
         self._ends = np.cumsum([0, *map(len, pickled)])
         self._pickled = np.frombuffer(b"".join(pickled), np.uint8)
 

@@ -155,11 +155,11 @@ class Batches(Dataset["Batch | DataError"]):
         boxes, labels, segmentations = self.dataset.objects(index)
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         # Where there are too many, the largest, in the file's order.
-        kept = np.sort(np.argsort(-areas, kind="stable")[: config.max_objects])
-        batch.targets.boxes[place, : len(kept)] = torch.from_numpy(geometry.boxes(boxes[kept]))
-        batch.targets.labels[place, : len(kept)] = torch.from_numpy(labels[kept])
+        largest = np.sort(np.argsort(-areas, kind="stable")[: config.max_objects])
+        batch.targets.boxes[place, : len(largest)] = torch.from_numpy(geometry.boxes(boxes[largest]))
+        batch.targets.labels[place, : len(largest)] = torch.from_numpy(labels[largest])
         if batch.targets.masks is not None:
-            for i, which in enumerate(kept.tolist()):
+            for i, which in enumerate(largest.tolist()):
                 mask = cut_out(segmentations[which], geometry.original, boxes[which], config.mask_resolution)
                 batch.targets.masks[place, i] = torch.from_numpy(mask[:, ::-1].copy() if flip else mask)
 

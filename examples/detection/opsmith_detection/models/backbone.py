@@ -20,7 +20,7 @@ _BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23,
 
 
 class Normalise(nn.Module):
-    """Makes of bytes numbers of this mean and deviation, given for values from 0 to 1, and zeros of the padding."""
+    """Subtracts the mean of pixels and divides by their deviation, both given for values from 0 to 1; padding becomes 0."""
 
     scale: Tensor
     shift: Tensor
@@ -134,7 +134,7 @@ class Pyramid(nn.Module):
     ) -> None:
         super().__init__()
         self.extra = extra
-        self.inner = nn.ModuleList(ConvNorm(each, channels, 1, norm=norm, relu=False) for each in inputs)
+        self.inner = nn.ModuleList(ConvNorm(count, channels, 1, norm=norm, relu=False) for count in inputs)
         self.outer = nn.ModuleList(ConvNorm(channels, channels, 3, norm=norm, relu=False) for _ in inputs)
         if extra != "pool":
             self.p6 = ConvNorm(channels if extra == "p5" else inputs[-1], channels, 3, stride=2, relu=False)

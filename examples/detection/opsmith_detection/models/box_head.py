@@ -29,12 +29,12 @@ class RoIs(NamedTuple):
     boxes: Tensor  # float32 [B, S, 4]
     is_valid: Tensor  # bool [B, S]
     is_foreground: Tensor  # bool [B, S]
-    object: Tensor  # int64 [B, S], among those of the image
+    object_index: Tensor  # int64 [B, S], among those of the image
     label: Tensor  # int64 [B, S], 0 for background
 
     def first(self, count: int) -> RoIs:
         """Return the first RoIs of each image."""
-        return RoIs(*(each[:, :count] for each in self))
+        return RoIs(*(field[:, :count] for field in self))
 
 
 def pool(levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, bins: int) -> Tensor:
@@ -78,17 +78,17 @@ class BoxHead(nn.Module):
         is_valid = torch.cat([proposals.is_valid, is_object], 1)
         matched, kind = match(objects, boxes, config.foreground_iou, config.foreground_iou, best_too=False)
         samples = sample(torch.where(is_valid, kind, IGNORED), config.samples, config.positive_fraction)
-        own = matched.gather(1, samples.chosen)
-        label = torch.where(samples.is_foreground, targets.labels.gather(1, own), 0)
-        return RoIs(pick(boxes, samples.chosen), samples.is_valid, samples.is_foreground, own, label)
+        object_index = matched.gather(1, samples.chosen)
+        label = torch.where(samples.is_foreground, targets.labels.gather(1, object_index), 0)
+        return RoIs(pick(boxes, samples.chosen), samples.is_valid, samples.is_foreground, object_index, label)
 
     def losses(self, predicted: tuple[Tensor, Tensor], rois: RoIs, targets: Targets) -> dict[str, Tensor]:
         """Return the losses of what `forward` gave for RoIs."""
         logits, deltas = predicted
         count = rois.is_valid.sum().clamp(min=1)
         of_class = functional.cross_entropy(logits.flatten(0, 1), rois.label.flatten(), reduction="none")
-        own = deltas.gather(2, rois.label[..., None, None].expand(-1, -1, 1, 4)).squeeze(2)
-        moved = box_loss(own, pick(targets.boxes, rois.object), rois.boxes, rois.is_foreground, _WEIGHTS)
+        of_label = deltas.gather(2, rois.label[..., None, None].expand(-1, -1, 1, 4)).squeeze(2)
+        moved = box_loss(of_label, pick(targets.boxes, rois.object_index), rois.boxes, rois.is_foreground, _WEIGHTS)
         return {
             "loss_classifier": torch.where(rois.is_valid.flatten(), of_class, 0.0).sum() / count,
             "loss_box_reg": moved / count,

@@ -31,8 +31,8 @@ class Anchors(nn.Module):
         super().__init__()
         self.count = len(sizes[0]) * len(ratios)  # around each pixel
         high = torch.tensor(ratios, dtype=torch.float32).sqrt()[:, None]
-        for level, each in enumerate(sizes):
-            size = torch.tensor(each, dtype=torch.float32)
+        for level, of_level in enumerate(sizes):
+            size = torch.tensor(of_level, dtype=torch.float32)
             sides = torch.stack([(1 / high * size).flatten(), (high * size).flatten()], 1)
             self.register_buffer(f"cell{level}", (torch.cat([-sides, sides], 1) / 2).round(), persistent=False)
         self._made: dict[tuple[object, ...], list[Tensor]] = {}
@@ -50,7 +50,7 @@ class Anchors(nn.Module):
         return self._made[place]
 
     def _make(self, canvas: Sequence[int], levels: Sequence[Tensor]) -> list[Tensor]:
-        found = []
+        anchors = []
         for number, level in enumerate(levels):
             cell = self.get_buffer(f"cell{number}")
             y, x = (
@@ -58,8 +58,8 @@ class Anchors(nn.Module):
                 for count, side in zip(level.shape[2:], canvas, strict=True)
             )
             corner = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 1, 2)
-            found.append((torch.cat([corner, corner], -1) + cell).reshape(-1, 4))
-        return found
+            anchors.append((torch.cat([corner, corner], -1) + cell).reshape(-1, 4))
+        return anchors
 
 
 def encode(boxes: Tensor, references: Tensor, weights: Weights = (1.0, 1.0)) -> Tensor:
@@ -68,7 +68,7 @@ def encode(boxes: Tensor, references: Tensor, weights: Weights = (1.0, 1.0)) -> 
     The coding of Girshick et al., "Rich feature hierarchies" (https://arxiv.org/abs/1311.2524). `weights` are those of
     moving and growing. A box or a reference of no area gives what is not finite.
     """
-    to, of = (box_convert(each, "xyxy", "cxcywh") for each in (boxes, references))
+    to, of = box_convert(boxes, "xyxy", "cxcywh"), box_convert(references, "xyxy", "cxcywh")
     moved = weights[0] * (to[..., :2] - of[..., :2]) / of[..., 2:]
     return torch.cat([moved, weights[1] * torch.log(to[..., 2:] / of[..., 2:])], -1)
 
@@ -134,10 +134,10 @@ def suppress(
 
 def detect(boxes: Tensor, scores: Tensor, labels: Tensor, classes: int, iou: float, most: int) -> Detections:
     """Return what `suppress` leaves of boxes [B, N, 4] with labels [B, N] below `classes`, [B, most]."""
-    kept, index = suppress(boxes, scores, labels, classes, iou, most)
-    is_found = kept >= 0
+    best, index = suppress(boxes, scores, labels, classes, iou, most)
+    is_found = best >= 0
     return Detections(
         torch.where(is_found[..., None], pick(boxes, index), 0.0),
-        torch.where(is_found, kept, 0.0),
+        torch.where(is_found, best, 0.0),
         torch.where(is_found, labels.gather(1, index), 0),
     )

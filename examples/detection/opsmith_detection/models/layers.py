@@ -150,8 +150,9 @@ class ConvNorm(nn.Module):
     def _fold(self, norm: FrozenNorm | BatchNorm) -> tuple[Tensor, Tensor]:
         """Return the convolution's weight times the norm's scale, and the shift.
 
-        They are made once, in the type to compute in, for what is not trained, and stay at their place: CUDA graphs read
-        them there. A graph makes those of running statistics itself, since a graph of training moves these.
+        With a weight or a norm that is trained they are made at each call. Otherwise they are made once, in the type to
+        compute in, and stay at their place: CUDA graphs read them there. A graph makes those of running statistics itself,
+        since a graph of training moves these.
         """
         weight = self.conv.weight
         parts, device = (weight, *norm.parts()), weight.device.type

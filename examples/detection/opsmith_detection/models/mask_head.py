@@ -80,9 +80,9 @@ class MaskHead(nn.Module):
         assert targets.masks is not None
         logits = self(levels, rois.boxes, rois.is_foreground, rois.label)
         wanted = mask_targets(targets, rois, logits.shape[-1])
-        each = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean((2, 3))
+        losses = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean((2, 3))
         count = rois.is_foreground.sum().clamp(min=1)
-        return {"loss_mask": torch.where(rois.is_foreground, each, 0.0).sum() / count}
+        return {"loss_mask": torch.where(rois.is_foreground, losses, 0.0).sum() / count}
 
 
 @torch.no_grad()
@@ -95,10 +95,10 @@ def mask_targets(targets: Targets, rois: RoIs, size: int) -> Tensor:
     masks = targets.masks
     assert masks is not None
     images, objects, resolution, _ = masks.shape
-    own = pick(targets.boxes, rois.object)
-    corner, sides = own[..., :2].repeat(1, 1, 2), (own[..., 2:] - own[..., :2]).repeat(1, 1, 2)
+    boxes = pick(targets.boxes, rois.object_index)
+    corner, sides = boxes[..., :2].repeat(1, 1, 2), (boxes[..., 2:] - boxes[..., :2]).repeat(1, 1, 2)
     placed = (rois.boxes - corner) * (resolution / sides)
-    number = rois.object + objects * torch.arange(images, device=own.device)[:, None]
+    number = rois.object_index + objects * torch.arange(images, device=boxes.device)[:, None]
     number = torch.where(rois.is_foreground, number, -1)[..., None]
     places = torch.cat([number, torch.where(rois.is_foreground[..., None], placed, 0.0)], -1).flatten(0, 1)
     cut = roi_align(masks.flatten(0, 1)[:, None].float(), places, size, aligned=True)

@@ -52,8 +52,8 @@ def match(
     """
     matched, kinds = [], []
     # Image by image, so that one matrix of overlaps exists at a time.
-    for own, each in zip(objects, boxes if boxes.dim() == 3 else [boxes] * len(objects), strict=True):
-        overlaps = box_iou(own, each)
+    for objects_of_image, boxes_of_image in zip(objects, boxes.expand(len(objects), -1, -1), strict=True):
+        overlaps = box_iou(objects_of_image, boxes_of_image)
         highest, index = overlaps.max(0)
         kind = torch.where(highest < background_iou, BACKGROUND, IGNORED)
         kind = torch.where(highest >= foreground_iou, FOREGROUND, kind)

@@ -55,29 +55,29 @@ class GeneralizedRCNN(nn.Module):
         levels = self.pyramid(self.backbone(self.normalise(images, sizes)))
         losses: dict[str, Tensor] = {}
         if proposals is not None:
-            found = Proposals(proposals, has_area(proposals))
+            proposed = Proposals(proposals, has_area(proposals))
         elif self.rpn is None:
             raise ValueError("a model without RPN takes its proposals as an argument")
         else:
             objects = None if targets is None else objects_of(targets)[0]
-            found, losses = self.rpn(levels, images.shape[2:], sizes, objects)
+            proposed, losses = self.rpn(levels, images.shape[2:], sizes, objects)
         if targets is None:
-            return self._detect(levels, found, sizes)
+            return self._detect(levels, proposed, sizes)
         if self.mask_head is not None and targets.masks is None:
             raise ValueError("a model with a mask head takes targets with masks")
-        rois = self.box_head.draw(found, targets)
+        rois = self.box_head.draw(proposed, targets)
         losses |= self.box_head.losses(self.box_head(levels, rois.boxes, rois.is_valid), rois, targets)
         if self.mask_head is not None:
             losses |= self.mask_head.loss(levels, rois.first(self.most_foreground), targets)
         return losses
 
     def _detect(self, levels: list[Tensor], proposals: Proposals, sizes: Tensor) -> Detections:
-        found = self.box_head.detect(self.box_head(levels, *proposals), proposals, sizes)
+        detections = self.box_head.detect(self.box_head(levels, *proposals), proposals, sizes)
         if self.mask_head is None:
-            return found
-        is_found = found.labels > 0
+            return detections
+        is_found = detections.labels > 0
         count = is_found.shape[1]
         most = max(1, int(is_found.sum(1).max())) if self.skips_padding else count
-        drawn = (found.boxes[:, :most], is_found[:, :most], found.labels[:, :most])
+        drawn = (detections.boxes[:, :most], is_found[:, :most], detections.labels[:, :most])
         masks = torch.where(drawn[1][..., None, None], self.mask_head(levels, *drawn).sigmoid(), 0.0)
-        return found._replace(masks=functional.pad(masks, (0, 0, 0, 0, 0, count - most)))
+        return detections._replace(masks=functional.pad(masks, (0, 0, 0, 0, 0, count - most)))

@@ -53,8 +53,8 @@ class Head(nn.Module):
         return [self._predict(level) for level in levels]
 
     def _predict(self, level: Tensor) -> Tensor:
-        found: Tensor = self.last(self.convs(level))
-        return found.permute(0, 2, 3, 1).reshape(len(level), -1, self.numbers)
+        predicted: Tensor = self.last(self.convs(level))
+        return predicted.permute(0, 2, 3, 1).reshape(len(level), -1, self.numbers)
 
 
 class RetinaNet(nn.Module):
@@ -62,18 +62,18 @@ class RetinaNet(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        channels, own = config.backbone.pyramid_channels, config.retinanet
-        self.config = own
+        channels, head = config.backbone.pyramid_channels, config.retinanet
+        self.config = head
         self.normalise = Normalise(config.mean, config.std)
         self.backbone = ResNet(config.backbone, recompute=config.recompute)
         norm = config.backbone.trained_norm if config.backbone.pyramid_norm else None
-        self.pyramid = Pyramid(self.backbone.channels[1:], channels, norm=norm, extra=own.extra_levels_from)
-        sizes = [[float(int(size * scale)) for scale in own.scales] for size in own.base_sizes]
-        self.anchors = Anchors(sizes, own.ratios)
+        self.pyramid = Pyramid(self.backbone.channels[1:], channels, norm=norm, extra=head.extra_levels_from)
+        sizes = [[float(int(size * scale)) for scale in head.scales] for size in head.base_sizes]
+        self.anchors = Anchors(sizes, head.ratios)
         # Labels count from 1, as in torchvision's models, so there is a class 0 that nothing has.
         self.classes = config.classes + 1
         bias = -math.log((1 - _PRIOR) / _PRIOR)
-        make = partial(Head, channels, self.anchors.count, config=own, recompute=config.recompute)
+        make = partial(Head, channels, self.anchors.count, config=head, recompute=config.recompute)
         self.class_head, self.box_head = make(self.classes, bias=bias), make(4)
 
     def forward(self, images: Tensor, sizes: Tensor, targets: Targets | None = None) -> Detections | dict[str, Tensor]:
@@ -93,7 +93,7 @@ class RetinaNet(nn.Module):
         count = is_foreground.sum(1).clamp(min=1)
         label = torch.where(is_foreground, targets.labels.gather(1, matched), self.classes)
         label = torch.where(kind == IGNORED, -1, label)
-        of_class = [sigmoid_focal_loss(each, own, reduction="sum") for each, own in zip(logits, label, strict=True)]
+        of_class = [sigmoid_focal_loss(*image, reduction="sum") for image in zip(logits, label, strict=True)]
         wanted = pick(objects, matched)
         if config.box_loss == "giou":
             of_boxes = generalized_box_iou_loss(decode(deltas, anchors), wanted)
@@ -110,13 +110,13 @@ class RetinaNet(nn.Module):
     ) -> Detections:
         config = self.config
         boxes, scores, labels = [], [], []
-        for level, moves, own in zip(logits, deltas, anchors, strict=True):
+        for level, moves, anchors_of_level in zip(logits, deltas, anchors, strict=True):
             # The best pairs of an anchor and a class are pairs of the anchors whose best class is best.
             _, rows = level[..., 1:].amax(2).topk(min(config.candidates, level.shape[1]))
             pairs = pick(level, rows)[..., 1:].flatten(1)
             best, index = pairs.topk(min(config.candidates, pairs.shape[1]))
             row = rows.gather(1, index.div(self.classes - 1, rounding_mode="floor"))
-            boxes.append(decode(pick(moves, row), own[row]))
+            boxes.append(decode(pick(moves, row), anchors_of_level[row]))
             scores.append(best.float().sigmoid())
             labels.append(index % (self.classes - 1) + 1)
         box, score, label = clip(torch.cat(boxes, 1), sizes), torch.cat(scores, 1), torch.cat(labels, 1)

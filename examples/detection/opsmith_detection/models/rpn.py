@@ -45,7 +45,7 @@ class RPN(nn.Module):
         anchors = self.anchors(canvas, levels)
         objectness, deltas = self._predict(levels)
         is_training = objects is not None
-        proposals = self._propose([each.detach() for each in objectness], deltas, anchors, sizes, is_training)
+        proposals = self._propose([logits.detach() for logits in objectness], deltas, anchors, sizes, is_training)
         if objects is None:
             return proposals, {}
         return proposals, self._losses(torch.cat(objectness, 1), torch.cat(deltas, 1), torch.cat(anchors), objects)
@@ -82,15 +82,15 @@ class RPN(nn.Module):
             both[0] if is_training else both[1] for both in (self.config.candidates, self.config.proposals)
         )
         boxes, scores, groups = [], [], []
-        for number, (logits, moves, own) in enumerate(zip(objectness, deltas, anchors, strict=True)):
+        for number, (logits, moves, anchors_of_level) in enumerate(zip(objectness, deltas, anchors, strict=True)):
             best, index = logits.topk(min(candidates, logits.shape[1]))
             scores.append(best.sigmoid())
-            boxes.append(decode(pick(moves, index), own[index]))
+            boxes.append(decode(pick(moves, index), anchors_of_level[index]))
             groups.append(torch.full_like(index, number))
         clipped = clip(torch.cat(boxes, 1), sizes)
         score = torch.where(has_area(clipped, self.config.min_size), torch.cat(scores, 1), -1.0)
-        kept, index = suppress(clipped, score, torch.cat(groups, 1), len(anchors), self.config.nms_iou, most)
-        is_valid = kept >= 0
+        best, index = suppress(clipped, score, torch.cat(groups, 1), len(anchors), self.config.nms_iou, most)
+        is_valid = best >= 0
         return Proposals(torch.where(is_valid[..., None], pick(clipped, index), 0.0), is_valid)
 
     def _losses(self, objectness: Tensor, deltas: Tensor, anchors: Tensor, objects: Tensor) -> dict[str, Tensor]:
