@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from detection_kit.waiting import refusing_to_wait
+from detection_kit.waiting import Refusing, refusing_to_wait
 from opsmith_detection.config import (
     BackboneConfig,
     BoxHeadConfig,
@@ -23,7 +22,6 @@ from opsmith_detection.models.layers import ConvNorm
 from opsmith_detection.models.weights import WeightsError, load_backbone, load_torchvision
 from opsmith_detection.structures import Batch, Targets
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.compile
 
@@ -77,40 +75,18 @@ def total(losses: dict[str, Tensor]) -> Tensor:
     return torch.stack([*losses.values()]).sum()
 
 
-class NoWaiting(TorchDispatchMode):
-    """Refuses what would make the host wait for a GPU."""
-
-    REFUSED = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "is_nonzero", "bincount")
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        assert not name.startswith(self.REFUSED), f"{name} waits for its result"
-        if name in ("index", "index_put", "index_put_", "_unsafe_index"):
-            indices = [index for index in args[1] if index is not None]
-            assert all(index.dtype not in (torch.bool, torch.uint8) for index in indices), "the size of an index waits"
-        assert name != "repeat_interleave" or "output_size" in (kwargs or {})
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_and_inference_wait_for_nothing(name):
     model = built(name)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     images, sizes, targets = batch()
-    with NoWaiting():
+    with Refusing():
         total(model(images, sizes, targets)).backward()
         optimizer.step()
         with torch.no_grad():
             model.eval()(images, sizes)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in trained)
-
-
-def test_waiting_is_found():
-    with NoWaiting(), pytest.raises(AssertionError, match="waits"):
-        torch.ones(2)[torch.tensor([True, False])]
-    with NoWaiting(), pytest.raises(AssertionError, match="waits"):
-        torch.ones(1).item()
 
 
 @pytest.mark.gpu

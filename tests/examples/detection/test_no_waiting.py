@@ -10,40 +10,17 @@ from typing import Any
 import pytest
 import torch
 from detection_kit.tiny import SMALL, objects, small_config
-from detection_kit.waiting import refusing_to_wait
+from detection_kit.waiting import Refusing, refusing_to_wait
 from opsmith_detection.config import Config, load_config
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.models import build_model
-from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.compile
 
 os.environ.setdefault(
     "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
 )  # what deterministic algorithms ask for before cuBLAS is used
-
-WAITING = {
-    f"aten::{name}"
-    for name in (
-        "_local_scalar_dense", "item", "nonzero", "nonzero_numpy", "argwhere", "masked_select", "_unique", "_unique2",
-        "unique_dim", "unique_consecutive", "unique_dim_consecutive", "is_nonzero", "equal", "bincount",
-    )
-}  # fmt: skip
-
-
-class Refusing(TorchDispatchMode):
-    """Raises at operations that wait for a GPU if their tensors are on one."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        indices = args[1] if name.startswith("aten::index") and len(args) > 1 and isinstance(args[1], list) else ()
-        if name in WAITING or any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices):
-            raise AssertionError(f"{name} waits for the GPU")
-        if name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
-            raise AssertionError(f"{name} waits for the GPU")
-        return func(*args, **(kwargs or {}))
-
 
 KINDS = {
     "mask": [*SMALL, "model.backbone.norm=batch"],
@@ -86,7 +63,10 @@ def test_a_step_and_a_detection_wait_for_nothing(kind: str):
 
 
 def test_the_test_finds_what_waits():
-    for waits in (lambda t: t.sum().item(), lambda t: t[t > 0], lambda t: t.nonzero(), lambda t: t.unique()):
+    for waits in (
+        lambda t: t.sum().item(), lambda t: t[t > 0], lambda t: t.nonzero(), lambda t: t.unique(),
+        lambda t: t.index_put((t > 0,), t), lambda t: t.repeat_interleave(t.long()),
+    ):  # fmt: skip
         with pytest.raises(AssertionError, match="waits for the GPU"), Refusing():
             waits(torch.ones(3))
 
