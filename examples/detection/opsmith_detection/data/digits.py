@@ -29,18 +29,13 @@ __all__ = ["make_digits"]
 Split = Literal["train", "test"]
 
 _VERSION = 2  # of what this module makes: a change of the bytes needs another one
-_PHOTOGRAPHS = (
-    "sklearn/datasets/images/china.jpg",
-    "sklearn/datasets/images/flower.jpg",
-    "skimage/data/astronaut.png",
-    "skimage/data/brick.png",
-    "skimage/data/chelsea.png",
-    "skimage/data/coffee.png",
-    "skimage/data/grass.png",
-    "skimage/data/gravel.png",
-    "skimage/data/motorcycle_left.png",
-    "skimage/data/rocket.jpg",
-)
+_PHOTOGRAPHS = {
+    "sklearn.datasets.images": ("china.jpg", "flower.jpg"),
+    "skimage.data": (
+        "astronaut.png", "brick.png", "chelsea.png", "coffee.png", "grass.png", "gravel.png", "motorcycle_left.png",
+        "rocket.jpg",
+    ),
+}  # fmt: skip
 _TRAIN_SHARE = 0.7  # of a photograph, along its longer side
 _UPSCALED = 8  # how many times larger a digit's field is than its 8 x 8 pixels
 _SAMPLES = 3  # squared: points of a pixel at which its coverage is taken
@@ -84,18 +79,17 @@ def make_digits(
     Raises:
         DataError: the folder has something else, a package is missing, or an argument does not fit.
     """
-    if seed < 0:
-        raise DataError(f"the seed is {seed}, expected 0 or more")
-    if images < 5 or min(size) < 64:
-        raise DataError(f"{images} images of {size[0]} x {size[1]} pixels: at least 5 of 64 x 64 are needed")
+    if seed < 0 or images < 5 or min(size) < 64:
+        asked = f"{images} images of {size[0]} x {size[1]} pixels with the seed {seed}"
+        raise DataError(f"{asked}: at least 5 of 64 x 64 and a seed of at least 0 are needed")
     recipe = {"images": images, "size": list(size), "seed": seed, "version": _VERSION}
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.parent / f".{folder.name}.lock"):
-        if _is_made(folder, recipe):
+        if folder.exists() and any(folder.iterdir()):
+            _check_made(folder, recipe)
             return folder
         partial = folder.parent / f".{folder.name}.partial"
         shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-        done = 0
         splits: dict[Split, int] = {"train": images - images // 5, "test": images // 5}
         for split, count in splits.items():
             (partial / split).mkdir(parents=True)
@@ -104,8 +98,7 @@ def make_digits(
                 pixels, digits = _composed(np.random.default_rng((seed, split == "test", number)), split, size)
                 Image.fromarray(pixels).save(partial / f"{split}/{number + 1:05}.jpg", quality=95, subsampling=0)
                 painted.append(digits)
-                done += 1
-                progress(done, images)
+                progress(number + 1 + (split == "test") * splits["train"], images)
             info = {"description": "handwritten digits on photographs", **recipe}
             (partial / f"{split}.json").write_text(json.dumps({"info": info, **_as_coco(split, size, painted)}))
         (partial / "recipe.json").write_text(json.dumps(recipe))
@@ -113,16 +106,13 @@ def make_digits(
     return folder
 
 
-def _is_made(folder: Path, recipe: dict[str, Any]) -> bool:
-    if not folder.exists() or not any(folder.iterdir()):
-        return False
+def _check_made(folder: Path, recipe: dict[str, Any]) -> None:
     try:
-        found = json.loads((folder / "recipe.json").read_bytes())
+        made = json.loads((folder / "recipe.json").read_bytes())
     except (OSError, ValueError):
         raise DataError(f"{folder} is not empty and not a data set of digits: name another folder") from None
-    if found != recipe:
-        raise DataError(f"{folder} has digits made with {found}, not {recipe}: remove it or name another folder")
-    return True
+    if made != recipe:
+        raise DataError(f"{folder} has digits made with {made}, not {recipe}: remove it or name another folder")
 
 
 def _as_coco(split: Split, size: tuple[int, int], painted: list[list[_Painted]]) -> dict[str, Any]:
@@ -133,23 +123,17 @@ def _as_coco(split: Split, size: tuple[int, int], painted: list[list[_Painted]])
             rle = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
             annotations.append(
                 {
-                    "id": len(annotations) + 1,
-                    "image_id": image,
-                    "iscrowd": 0,
-                    "category_id": digit + 1,
-                    "bbox": coco_mask.toBbox(rle).tolist(),
-                    "area": int(mask.sum()),
+                    "id": len(annotations) + 1, "image_id": image, "iscrowd": 0, "category_id": digit + 1,
+                    "bbox": coco_mask.toBbox(rle).tolist(), "area": int(mask.sum()),
                     "segmentation": {"size": rle["size"], "counts": rle["counts"].decode()},
                 }
-            )
-    return {
-        "images": [
-            {"id": number + 1, "file_name": f"{split}/{number + 1:05}.jpg", "height": size[0], "width": size[1]}
-            for number in range(len(painted))
-        ],
-        "annotations": annotations,
-        "categories": [{"id": digit + 1, "name": str(digit)} for digit in range(10)],
-    }
+            )  # fmt: skip
+    images = [
+        {"id": number, "file_name": f"{split}/{number:05}.jpg", "height": size[0], "width": size[1]}
+        for number in range(1, len(painted) + 1)
+    ]
+    categories = [{"id": digit + 1, "name": str(digit)} for digit in range(10)]
+    return {"images": images, "annotations": annotations, "categories": categories}
 
 
 def _composed(random: np.random.Generator, split: Split, size: tuple[int, int]) -> tuple[_Pixels, list[_Painted]]:
@@ -244,15 +228,15 @@ def _digits(split: Split) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
 def _photographs(split: Split) -> list[Image.Image]:
     """Return the split's part of each photograph."""
     parts = []
-    for name in _PHOTOGRAPHS:
-        package, _, path = name.partition("/")
-        with _installed(), (files(package) / path).open("rb") as file:
-            whole = Image.open(file).convert("RGB")
-        width, height = whole.size
-        edge = int(max(whole.size) * _TRAIN_SHARE)
-        right, bottom = (edge, height) if width >= height else (width, edge)
-        left, top = (edge, 0) if width >= height else (0, edge)
-        parts.append(whole.crop((0, 0, right, bottom) if split == "train" else (left, top, width, height)))
+    for package, names in _PHOTOGRAPHS.items():
+        for name in names:
+            with _installed(), (files(package) / name).open("rb") as file:
+                whole = Image.open(file).convert("RGB")
+            width, height = whole.size
+            edge = int(max(whole.size) * _TRAIN_SHARE)
+            right, bottom = (edge, height) if width >= height else (width, edge)
+            left, top = (edge, 0) if width >= height else (0, edge)
+            parts.append(whole.crop((0, 0, right, bottom) if split == "train" else (left, top, width, height)))
     return parts
 
 
