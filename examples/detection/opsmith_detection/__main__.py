@@ -11,7 +11,7 @@ import click
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from opsmith_detection.config import Config, ConfigError, load_config
-from opsmith_detection.data.coco import DataError, MissingError
+from opsmith_detection.data.coco import DataError
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import join
@@ -143,8 +143,6 @@ def _run() -> None:
         sys.exit("interrupted: --resume goes on after the last checkpoint")
     except _EXPECTED as error:
         click.echo(f"error: {error}", err=True)
-        if isinstance(error, MissingError):
-            click.echo("`python -m opsmith_detection demo` (or `make detect`) makes a data set of digits", err=True)
         sys.exit(1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -14,6 +13,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from opsmith_detection.data.checks import read_checked
 from opsmith_detection.data.coco import CocoDataset, DataError
 from opsmith_detection.data.masks import as_rle
 from opsmith_detection.engine.distributed import gather
@@ -114,15 +114,14 @@ class Evaluation:
     def _truth(self) -> Any:
         """Return the data set's objects with what pycocotools needs of them."""
         truth = COCO()
-        truth.dataset = json.loads(self._dataset.annotations.read_bytes())
-        # pycocotools takes an object whose id is 0 for one that was not found, hence the numbers.
-        for number, row in enumerate(truth.dataset["annotations"], start=1):
-            segmentation = row.get("segmentation") or None
-            if segmentation is not None:
-                row["segmentation"] = as_rle(segmentation, self._sizes[row["image_id"]])
-            box = row["bbox"]
-            area = box[2] * box[3] if segmentation is None else float(coco_mask.area(row["segmentation"]))
-            given = row.get("area")
-            row |= {"id": number, "iscrowd": row.get("iscrowd", 0), "area": area if given is None else given}
+        entries: Any = read_checked(self._dataset.annotations)
+        # pycocotools takes an object whose id is 0 for one that was not found, hence the numbers, and no tuples for boxes.
+        for number, row in enumerate(entries["annotations"], start=1):
+            area = row["bbox"][2] * row["bbox"][3]
+            if row["segmentation"] is not None:
+                row["segmentation"] = as_rle(row["segmentation"], self._sizes[row["image_id"]])
+                area = float(coco_mask.area(row["segmentation"]))
+            row |= {"id": number, "bbox": [*row["bbox"]], "area": area if row["area"] is None else row["area"]}
+        truth.dataset = entries
         truth.createIndex()
         return truth

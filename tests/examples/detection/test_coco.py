@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from detection_kit.files import annotation, disc, square, write
-from opsmith_detection.data.coco import Category, CocoDataset, DataError, MissingError, read_image
+from opsmith_detection.data.coco import Category, CocoDataset, DataError, read_image
 from opsmith_detection.data.masks import as_rle
 from PIL import Image, ImageOps
 from pycocotools import mask as coco_mask
@@ -253,7 +253,7 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     path.write_text(json.dumps({**entries, "images": entries["images"] * 2}))
     with pytest.raises(DataError, match="two entries have the id 1"):
         CocoDataset(path)
-    with pytest.raises(MissingError, match=r"missing\.json cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"missing\.json cannot be read: No such file.*make detect"):
         CocoDataset(tmp_path / "missing.json")
 
 

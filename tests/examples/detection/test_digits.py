@@ -119,5 +119,5 @@ def test_other_contents_are_not_touched(tmp_path, folder):
     assert json.loads((folder / "recipe.json").read_text())["images"] == 40
     with pytest.raises(DataError, match="at least 5 of 64 x 64"):
         make_digits(tmp_path / "small", images=2)
-    with pytest.raises(DataError, match="with the seed -1: .*a seed of at least 0"):
+    with pytest.raises(DataError, match=r"with the seed -1: .*a seed of at least 0"):
         make_digits(tmp_path / "small", images=5, seed=-1)

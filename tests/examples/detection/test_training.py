@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from detection_kit.files import annotation, square, write
 from detection_kit.tiny import SMALL
 from opsmith_detection.__main__ import _run, main
-from opsmith_detection.config import Config, load_config
+from opsmith_detection.config import Config, ConfigError, load_config
 from opsmith_detection.data.coco import Category, DataError
 from opsmith_detection.engine.checkpoint import CheckpointError
-from opsmith_detection.engine.distributed import World
+from opsmith_detection.engine.distributed import World, join
 from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.training import Training, batches_of, datasets, evaluate
 from opsmith_detection.models import build_model
@@ -167,6 +167,12 @@ def test_a_test_file_without_masks_or_images_ends_a_run_before_it_begins(tmp_pat
     path.write_text(json.dumps({**entries, "images": [], "annotations": []}))
     with pytest.raises(DataError, match=r"test\.json has no images"):
         Training(config, ALONE)
+
+
+@pytest.mark.parametrize("device", ["tpu", "mps", "cuda:99"])
+def test_a_device_that_is_not_here_is_named(device: str):
+    with pytest.raises(ConfigError, match=rf"--device {device} is not here .*write cpu, cuda or cuda:1"), join(device):
+        pass
 
 
 def test_weights_that_are_none_are_named(tmp_path: Path):

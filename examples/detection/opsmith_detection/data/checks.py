@@ -24,7 +24,7 @@ from typing_extensions import NotRequired, TypedDict
 from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
 
-__all__ = ["Annotation", "Category", "DataError", "MissingError", "check_folder", "read_checked"]
+__all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
 
 # Pixels by which a box may stick out of its image: those of COCO itself do, by rounding.
 _SLACK = 1.0
@@ -91,10 +91,6 @@ class DataError(ValueError):
     """A data set that cannot be read, or that contradicts itself."""
 
 
-class MissingError(DataError):
-    """A JSON file that is not there, or cannot be read."""
-
-
 class Category(NamedTuple):
     """What a label stands for."""
 
@@ -103,21 +99,26 @@ class Category(NamedTuple):
 
 
 def read_checked(path: Path) -> _File:
-    """Read the lists `images`, `categories` and `annotations`.
+    """Read the lists `images`, `categories` and `annotations`, with what annotations may leave out.
 
     Raises:
-        MissingError: there is no such file.
-        DataError: the first entry that does not fit, and why.
+        DataError: the file cannot be read, or the first entry that does not fit, and why.
     """
     try:
         entries = pydantic.TypeAdapter(_File).validate_json(path.read_bytes())
     except OSError as error:
-        raise MissingError(f"{path} cannot be read: {error.strerror}") from None
+        raise DataError(
+            f"{path} cannot be read: {error.strerror}. Set data.train and data.test, or let "
+            "`python -m opsmith_detection demo` (or `make detect`) make a data set of digits"
+        ) from None
     except ValidationError as error:
         raise DataError(f"{path} is not of COCO's detection format:\n{explain(error)}") from None
     images = _by_id(entries["images"], path)
     categories = _by_id(entries["categories"], path)
     for place, annotation in enumerate(entries["annotations"]):
+        annotation.setdefault("iscrowd", 0)
+        annotation.setdefault("area", None)
+        annotation.setdefault("segmentation", None)
         for wrong in _wrong(annotation, images.get(annotation["image_id"]), categories):
             number = annotation.get("id", f"at place {place}")
             raise DataError(
@@ -159,7 +160,7 @@ def _wrong(annotation: Annotation, image: _Image | None, categories: Container[i
     x, y, across, down = annotation["bbox"]
     if min(x, y) < -_SLACK or x + across > width + _SLACK or y + down > height + _SLACK:
         yield f"has the box {[x, y, across, down]}, outside of the image's {width} x {height} pixels"
-    segmentation = annotation.get("segmentation")
+    segmentation = annotation["segmentation"]
     if isinstance(segmentation, list):
         if any(len(polygon) % 2 for polygon in segmentation):
             yield "has a polygon that is not [x, y, x, y, ...]"

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image
 
-from opsmith_detection.data.checks import Annotation, Category, DataError, MissingError, check_folder, read_checked
+from opsmith_detection.data.checks import Annotation, Category, DataError, check_folder, read_checked
 
-__all__ = ["Category", "CocoDataset", "DataError", "MissingError", "Objects", "read_image"]
+__all__ = ["Category", "CocoDataset", "DataError", "Objects", "read_image"]
 
 Exif = Literal["auto", "apply", "ignore"]
 
@@ -126,7 +126,7 @@ class CocoDataset:
     def _keep(self, annotations: list[Annotation]) -> None:
         index_of = {number: index for index, number in enumerate(self.ids)}
         label_of = {category.id: label for label, category in self.categories.items()}
-        learnt = [a for a in annotations if not a.get("iscrowd", 0)]
+        learnt = [a for a in annotations if not a["iscrowd"]]
         learnt.sort(key=lambda a: index_of[a["image_id"]])
         owners = np.array([index_of[a["image_id"]] for a in learnt], np.int64)
         boxes = np.array([a["bbox"] for a in learnt], np.float64).reshape(-1, 4)
@@ -137,9 +137,9 @@ class CocoDataset:
         learnt, self._boxes = list(compress(learnt, has_area)), self._boxes[has_area]
         self._starts = np.searchsorted(owners[has_area], np.arange(len(self.ids) + 1))
         self._labels = np.array([label_of[a["category_id"]] for a in learnt], np.int64)
-        without = [a for a in annotations if a.get("segmentation") is None]
-        self._without_mask, self._without_mask_or_crowd = len(without), sum(not a.get("iscrowd", 0) for a in without)
-        pickled = [pickle.dumps(a.get("segmentation"), pickle.HIGHEST_PROTOCOL) for a in learnt]
+        without = [a for a in annotations if a["segmentation"] is None]
+        self._without_mask, self._without_mask_or_crowd = len(without), sum(not a["iscrowd"] for a in without)
+        pickled = [pickle.dumps(a["segmentation"], pickle.HIGHEST_PROTOCOL) for a in learnt]
         self._ends = np.cumsum([0, *map(len, pickled)])
         self._pickled = np.frombuffer(b"".join(pickled), np.uint8)
 

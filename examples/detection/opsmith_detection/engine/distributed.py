@@ -129,21 +129,20 @@ def gather(value: Any) -> list[Any]:
 
 
 def _find_device(name: str | None, local_rank: int) -> torch.device:
+    count = torch.cuda.device_count()
     if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if count else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"--device {name} is not a device: write cpu, cuda or cuda:1") from None
+        device = torch.device("meta")
     if device.type == "cpu":
         return device
-    if device.type != "cuda":
-        raise ConfigError(f"--device {name} is not supported: write cpu, cuda or cuda:1")
-    if not torch.cuda.is_available():
-        raise ConfigError(f"--device {name}: PyTorch finds no GPU here; --device cpu runs without one")
     index = local_rank if device.index is None else device.index
-    if index >= torch.cuda.device_count():
-        raise ConfigError(f"--device {name}: there is no GPU {index}, PyTorch finds {torch.cuda.device_count()}")
+    if device.type != "cuda" or index >= count:
+        raise ConfigError(
+            f"--device {name} is not here for process {local_rank}: write cpu, cuda or cuda:1. PyTorch finds {count} GPUs"
+        )
     return torch.device("cuda", index)
 
 
