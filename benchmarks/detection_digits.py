@@ -44,12 +44,13 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "examples" / "detection")]
 from opsmith_detection.config import Config, load_config
 from opsmith_detection.data.coco import CocoDataset
 from opsmith_detection.data.digits import make_digits
+from opsmith_detection.data.loader import Batches
 from opsmith_detection.data.masks import as_rle
 from opsmith_detection.engine.distributed import World
 from opsmith_detection.engine.inference import Predictor, evaluated
 from opsmith_detection.engine.optimizer import build_optimizer, rate_at, set_rate
 from opsmith_detection.engine.step import autocast
-from opsmith_detection.engine.training import Training, batches_of, datasets, evaluate, prepare
+from opsmith_detection.engine.training import Training, datasets, evaluate, prepare
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import load_torchvision
 from pycocotools import mask as coco_mask
@@ -159,7 +160,7 @@ def run(config: Config, seed: int, device: torch.device, sides: Sequence[str] = 
         model = build_model(config.model)
         load_torchvision(model, {name: value.cpu() for name, value in theirs.state_dict().items()})
         predictor = Predictor(model.to(device).eval(), config, device, graph=config.graph)
-        found = evaluate(predictor, batches_of(datasets(config)["test"], config, world, training=False), world)
+        found = evaluate(predictor, Batches(datasets(config)["test"], config, world, training=False), world)
         measured["torchvision"] = {**times, **{name: found[name] for name in MEASURED}}
     return {"seed": seed, **measured}
 

@@ -13,10 +13,11 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from opsmith_detection.config import Config, ConfigError, load_config
 from opsmith_detection.data.coco import DataError
 from opsmith_detection.data.digits import make_digits
+from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import join
 from opsmith_detection.engine.step import DivergedError
-from opsmith_detection.engine.training import Training, batches_of, evaluate, load_dataset
+from opsmith_detection.engine.training import Training, evaluate, load_dataset
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import list_images, load_run, predict_images
 
@@ -54,7 +55,7 @@ def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[s
     with join(device) as world:
         predictor, config, categories = load_run(checkpoint, world.device, overrides)
         dataset = load_dataset(config.data.test, config, categories)
-        tests = batches_of(dataset, config, world, training=False)
+        tests = Batches(dataset, config, world, training=False)
         for name, value in evaluate(predictor, tests, world).items():
             click.echo(f"{name:10} {value:.4f}")
 

@@ -8,9 +8,10 @@ from itertools import islice
 import pytest
 import torch
 from detection_kit.files import annotation, disc, square, write
-from opsmith_detection.config import DataConfig
+from opsmith_detection.config import Config, DataConfig, ModelConfig
 from opsmith_detection.data.coco import CocoDataset, DataError
 from opsmith_detection.data.loader import Batches, load
+from opsmith_detection.engine.distributed import World
 
 pytestmark = [
     # A worker of pytest-xdist has one core; and more than one thread, which a fork does not continue.
@@ -18,6 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
+MODEL = ModelConfig()
 # 7 wide images and 4 high ones.
 SIZES = [(30, 40), (40, 30), (30, 50), (30, 40), (48, 30), (30, 45), (20, 40), (60, 40), (30, 40), (32, 40), (40, 20)]
 CONFIG = DataConfig(
@@ -40,8 +42,9 @@ def dataset(tmp_path_factory):
 
 
 def batches_of(dataset, *, training=True, seed=0, with_masks=True, rank=0, world=1, **changes):
-    config = replace(CONFIG, **changes)
-    return Batches(dataset, config, training=training, seed=seed, with_masks=with_masks, rank=rank, world=world)
+    model = replace(MODEL, mask_head=MODEL.mask_head if with_masks else None)
+    config = Config(model=model, data=replace(CONFIG, **changes), seed=seed)
+    return Batches(dataset, config, World(rank, world, torch.device("cpu")), training=training)
 
 
 def flat(batch):

@@ -18,10 +18,11 @@ from detection_kit.tiny import SMALL
 from opsmith_detection.__main__ import _run, main
 from opsmith_detection.config import Config, ConfigError, load_config
 from opsmith_detection.data.coco import Category, DataError
+from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World, join
 from opsmith_detection.engine.log import Log
-from opsmith_detection.engine.training import Training, batches_of, datasets, evaluate
+from opsmith_detection.engine.training import Training, datasets, evaluate
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import find_objects, load_run
@@ -53,7 +54,7 @@ def config_of(folder: Path, *overrides: str) -> Config:
 
 def test_a_test_file_that_lacks_a_class_is_measured_with_the_labels_of_the_training(tmp_path: Path):
     config = config_of(tmp_path, "data.labels=contiguous")
-    tests = batches_of(datasets(config)["test"], config, ALONE, training=False)
+    tests = Batches(datasets(config)["test"], config, ALONE, training=False)
     result = evaluate(SaysDog(), tests, ALONE)  # type: ignore[arg-type]
     assert result["box/AP"] == pytest.approx(1)
 

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from opsmith_detection.config import DataConfig
+from opsmith_detection.config import Config
 from opsmith_detection.data.coco import CocoDataset, DataError
 from opsmith_detection.data.masks import cut_out
 from opsmith_detection.data.transforms import canvas_of, put_image
+from opsmith_detection.engine.distributed import World
 from opsmith_detection.structures import Batch, Targets
 
 __all__ = ["Batches", "load"]
@@ -32,37 +33,27 @@ class Batches(Dataset["Batch | DataError"]):
     ranks have images of the same canvas. Otherwise, images come once and over all ranks, and the rest of a batch has the
     id -1.
 
-    Args:
-        config: `batch` is the number of images on each rank.
-        rank: the number of this process.
-        world: how many processes there are.
-        with_masks: whether objects need masks, and `Targets` have them.
-
     Raises:
-        DataError: there are no images, or masks are wanted and an object has none.
+        DataError: there are no images, or the model has masks and an object has none.
     """
 
-    def __init__(
-        self,
-        dataset: CocoDataset,
-        config: DataConfig,
-        *,
-        training: bool,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        with_masks: bool,
-    ) -> None:
+    def __init__(self, dataset: CocoDataset, config: Config, world: World, *, training: bool) -> None:
         if len(dataset) == 0:
             raise DataError(f"{dataset.annotations} has no images")
-        if with_masks:
+        self.dataset, self.config, self.training, self.with_masks = (
+            dataset,
+            config.data,
+            training,
+            config.model.has_masks,
+        )
+        if self.with_masks:
             dataset.check_masks(with_crowds=not training)
-        self.dataset, self.config, self.training, self.with_masks = dataset, config, training, with_masks
         self.next = 0
         """The number of the batch that `load` gives next."""
-        self._seed, self._of_a_step = seed, config.batch * world
-        self._mine = slice(rank * config.batch, (rank + 1) * config.batch)  # of the images of a step
-        self._canvas_of = np.array([canvas_of((h, w), config.canvases) for h, w in dataset.sizes.tolist()])
+        batch = self.config.batch
+        self._seed, self._of_a_step = config.seed, batch * world.size
+        self._mine = slice(world.rank * batch, (world.rank + 1) * batch)  # of the images of a step
+        self._canvas_of = np.array([canvas_of((h, w), self.config.canvases) for h, w in dataset.sizes.tolist()])
         self._order = (0, self._ordered(0))
 
     def __len__(self) -> int:

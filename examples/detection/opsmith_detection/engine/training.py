@@ -23,7 +23,7 @@ from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.evaluate import Evaluation
 from opsmith_detection.models import build_model
 
-__all__ = ["Training", "batches_of", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
+__all__ = ["Training", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
 
 
 def prepare(config: Config) -> None:
@@ -72,20 +72,8 @@ def datasets(config: Config, categories: Mapping[int, Category] | None = None) -
     return {"train": train, "test": load_dataset(config.data.test, config, train.categories)}
 
 
-def batches_of(dataset: CocoDataset, config: Config, world: World, *, training: bool) -> Batches:
-    """Return this process's batches of a data set.
-
-    Raises:
-        DataError: there are no images, or the model has masks and an object has none.
-    """
-    return Batches(
-        dataset, config.data, training=training, seed=config.seed, rank=world.rank, world=world.size,
-        with_masks=config.model.has_masks,
-    )  # fmt: skip
-
-
 def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, float]:
-    """Measure a model, which is in inference mode, on `batches_of` tests. Each process takes its part; rank 0 returns."""
+    """Measure a model, which is in inference mode, on batches of tests. Each process takes its part; rank 0 returns."""
     evaluation = Evaluation(batches.dataset, ("box", "mask") if batches.with_masks else ("box",))
     for batch in load(batches):
         evaluation.add(batch, predictor(batch))
@@ -112,8 +100,8 @@ class Training:
         prepare(config)
         checkpoint = load_checkpoint(checkpoints[-1]) if checkpoints else None
         self.data = datasets(config, categories_of(checkpoint) if checkpoint else None)
-        self.batches = batches_of(self.data["train"], config, world, training=True)
-        self.tests = batches_of(self.data["test"], config, world, training=False)
+        self.batches = Batches(self.data["train"], config, world, training=True)
+        self.tests = Batches(self.data["test"], config, world, training=False)
         self.model = build_model(config.model).to(world.device)
         stream = torch.cuda.Stream(world.device) if world.device.type == "cuda" else None
         with torch.cuda.stream(stream):  # where its gradients are accumulated
