@@ -236,11 +236,7 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
 
 
 def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
-    """Read a configuration that `as_yaml` wrote.
-
-    Raises:
-        ConfigError: as `load_config`.
-    """
+    """Read a configuration that `as_yaml` wrote, as `load_config` reads a file."""
     return _validated(_parsed(text, "the configuration"), overrides, "the configuration")
 
 

@@ -64,7 +64,7 @@ def make_digits(
     seed: int = 0,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Path:
-    """Make `train.json` and `test.json` with their images in `folder`, unless they are there.
+    """Make `train.json` and `test.json` with their images in `folder`, unless they are there, and return it.
 
     A fifth of the images are for tests. An image has 1 to 8 digits, which may overlap: a mask is what is visible. The same
     arguments make the same bytes. The folder appears when it is complete; several processes may ask for it at once.
@@ -72,9 +72,6 @@ def make_digits(
     Args:
         size: height and width of the images, at least 64.
         progress: called after each image with how many there are and how many there will be.
-
-    Returns:
-        The folder.
 
     Raises:
         DataError: the folder has something else, a package is missing, or an argument does not fit.

@@ -17,10 +17,8 @@ class Feed:
     """An iterator of batches on a device.
 
     On a GPU each shape has two buffers, which a stream of its own fills in turn. The host is ahead of the GPU: the copy of
-    a batch runs beside the step on the one before it. A batch is valid until the next but one of its shape is asked for.
-
-    Args:
-        source: of batches on the CPU, in pinned memory where there is a GPU.
+    a batch, from pinned memory, runs beside the step on the one before it. A batch is valid until the next but one of its
+    shape is asked for.
     """
 
     def __init__(self, source: Iterable[Batch], device: torch.device) -> None:

@@ -63,11 +63,7 @@ def load_dataset(path: Path, config: Config, categories: Mapping[int, Category] 
 
 
 def datasets(config: Config, categories: Mapping[int, Category] | None = None) -> dict[str, CocoDataset]:
-    """Read both data sets of a configuration. Labels are the checkpoint's, if its categories are given, or the training's.
-
-    Raises:
-        DataError, ConfigError: as `load_dataset`.
-    """
+    """`load_dataset` of both. Labels are the checkpoint's, if its categories are given, or the training's."""
     train = load_dataset(config.data.train, config, categories)
     return {"train": train, "test": load_dataset(config.data.test, config, train.categories)}
 

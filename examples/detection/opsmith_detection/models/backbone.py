@@ -72,7 +72,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return [N, channels, H / stride, W / stride]."""
-        return computed_again(self._forward, x) if self.recompute and self.training else self._forward(x)
+        return computed_again(self._forward, x, enabled=self.recompute and self.training)
 
     def _forward(self, x: Tensor) -> Tensor:
         around = x if self.downsample is None else self.downsample(x)

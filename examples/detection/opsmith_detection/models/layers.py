@@ -19,8 +19,10 @@ __all__ = ["ConvNorm", "Norm", "computed_again"]
 Norm = Literal["frozen", "batch", "sync", "group"]
 
 
-def computed_again(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """Return what a function makes of tensors. It is called again for the backward, and keeps its inputs alone."""
+def computed_again(function: Callable[..., Tensor], *inputs: Tensor, enabled: bool = True) -> Tensor:
+    """Return what a function makes of tensors. If enabled, it is called again for the backward, and keeps inputs alone."""
+    if not enabled:
+        return function(*inputs)
     device = inputs[0].device.type
     # Calls that share a weight would share autocast's copy of it, too, and sum up their gradients in 16 bits.
     with torch.autocast(device, enabled=torch.is_autocast_enabled(device), cache_enabled=False):

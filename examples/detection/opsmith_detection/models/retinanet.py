@@ -48,9 +48,8 @@ class Head(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> list[Tensor]:
         """Return [B, N, numbers] of each level's N anchors."""
-        if self.recompute and self.training:
-            return [computed_again(self._predict, level) for level in levels]
-        return [self._predict(level) for level in levels]
+        recompute = self.recompute and self.training
+        return [computed_again(self._predict, level, enabled=recompute) for level in levels]
 
     def _predict(self, level: Tensor) -> Tensor:
         predicted: Tensor = self.last(self.convs(level))

@@ -57,10 +57,8 @@ class RPN(nn.Module):
         bias = torch.cat([part for part in parts if part is not None])
         objectness, deltas = [], []
         for level in levels:
-            if self.recompute and self.training:
-                both = computed_again(self._predict_both, level, weight, bias)
-            else:
-                both = self._predict_both(level, weight, bias)
+            recompute = self.recompute and self.training
+            both = computed_again(self._predict_both, level, weight, bias, enabled=recompute)
             objectness.append(both[..., : self.anchors.count].flatten(1))
             deltas.append(both[..., self.anchors.count :].reshape(len(level), -1, 4))
         return objectness, deltas
