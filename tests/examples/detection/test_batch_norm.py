@@ -1,33 +1,12 @@
-"""Batch norm that leaves samples out, and that two processes share."""
+"""Batch norm that leaves samples out; detection_kit/ranks.py has two processes share it."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 import torch
 from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 from torch import nn
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-SHARED = """
-import sys
-import torch
-from torch import distributed
-from opsmith_detection.models.norms import BatchNorm
-rank, folder = int(sys.argv[1]), sys.argv[2]
-distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-norm = BatchNorm(3, sync=True)
-x, grad = (each[rank].requires_grad_() for each in torch.load(f"{folder}/given.pt"))
-y = norm(x, torch.tensor([True, rank == 1]))
-y.backward(grad.detach())
-torch.save([y.detach(), x.grad, norm.weight.grad, norm.running_mean, norm.running_var], f"{folder}/{rank}.pt")
-distributed.destroy_process_group()
-"""
 
 
 def reference(x, grad):
@@ -83,26 +62,6 @@ def test_no_samples_leave_the_statistics():
     y = norm(torch.randn(2, 3, 4, 4), torch.zeros(2, dtype=torch.bool))
     assert y.isfinite().all()
     assert norm.running_mean.equal(torch.zeros(3)) and norm.running_var.equal(torch.ones(3))
-
-
-@pytest.mark.slow("starts two processes")
-def test_two_processes_normalise_as_one(tmp_path):
-    random = torch.Generator().manual_seed(0)
-    x, grad = (torch.randn(2, 2, 3, 4, 6, generator=random) + 2 for _ in range(2))
-    grad[0, 1] = 0
-    torch.save([x, grad], tmp_path / "given.pt")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    processes = [
-        subprocess.Popen([sys.executable, "-c", SHARED, str(rank), str(tmp_path)], env=environment) for rank in (0, 1)
-    ]
-    assert [process.wait(120) for process in processes] == [0, 0]
-    one, other = (torch.load(Path(tmp_path) / f"{rank}.pt") for rank in (0, 1))
-    y, by_x, by_weight, mean, variance = reference(torch.cat([x[0, :1], x[1]]), torch.cat([grad[0, :1], grad[1]]))
-    torch.testing.assert_close(torch.cat([one[0][:1], other[0]]), y, **CLOSE)
-    torch.testing.assert_close(torch.cat([one[1][:1], other[1]]), by_x, **CLOSE)
-    torch.testing.assert_close(one[2] + other[2], by_weight, **CLOSE)
-    for each in (one, other):
-        torch.testing.assert_close(each[3:], [mean, variance], **CLOSE)
 
 
 def test_frozen_statistics_become_scale_and_shift():

@@ -20,6 +20,7 @@ from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
 from opsmith_detection.models import build_model
 from opsmith_detection.models.box_head import BoxHead
+from opsmith_detection.models.norms import BatchNorm
 from opsmith_detection.structures import Batch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -175,6 +176,25 @@ def statistics_become_one(world: World, folder: Path) -> None:
     torch.testing.assert_close(average.tensors["running_var"], torch.tensor(averaged).mean(0))
 
 
+def batch_norm_is_shared(world: World, folder: Path) -> None:
+    """Two processes normalise as one does. The first one's second sample does not count."""
+    random = torch.Generator().manual_seed(0)
+    samples, gradients = (torch.randn(2, 2, 3, 4, 6, generator=random) + 2 for _ in range(2))
+    gradients[0, 1] = 0
+    norm, x = BatchNorm(3, sync=True), samples[world.rank].clone().requires_grad_()
+    y = norm(x, torch.tensor([True, world.rank == 1]))
+    y.backward(gradients[world.rank])
+    dist.all_reduce(norm.weight.grad)
+
+    alone, whole = nn.BatchNorm2d(3), torch.cat([samples[0, :1], samples[1]]).requires_grad_()
+    expected = alone(whole)
+    expected.backward(torch.cat([gradients[0, :1], gradients[1]]))
+    counted, mine = (slice(0, 1), slice(0, 1)) if world.leads else (slice(0, 2), slice(1, 3))
+    found = [y[counted], x.grad[counted], norm.weight.grad, norm.running_mean, norm.running_var]
+    wanted = [expected[mine], whole.grad[mine], alone.weight.grad, alone.running_mean, alone.running_var]
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def box_head_in_parallel(world: World, folder: Path) -> None:
     """Features split by channels go through opsmith's RoIAlign as they are, and the linear layer behind adds them up."""
     mesh = init_device_mesh("cpu", (2,))
@@ -279,6 +299,7 @@ JOBS: dict[str, Callable[[World, Path], None]] = {
         checkpoints_fit_any_number_of_ranks,
         a_detector_trains,
         statistics_become_one,
+        batch_norm_is_shared,
         box_head_in_parallel,
         focal_loss_in_parallel,
     )
