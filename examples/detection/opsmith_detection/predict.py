@@ -112,12 +112,12 @@ def list_images(sources: Iterable[Path]) -> list[Path]:
     Raises:
         DataError: there is nothing.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for source in sources:
         if source.is_dir():
-            found += sorted(path for path in source.iterdir() if path.suffix.lower() in _SUFFIXES)
+            paths += sorted(path for path in source.iterdir() if path.suffix.lower() in _SUFFIXES)
         else:
-            found.append(source)
-    if not found:
+            paths.append(source)
+    if not paths:
         raise DataError(f"no images in {', '.join(map(str, sources))}: looked for {' '.join(_SUFFIXES)}")
-    return found
+    return paths

@@ -50,7 +50,7 @@ def restore(
     Raises:
         CheckpointError: names or shapes differ from the model's, or the optimizer is another one.
     """
-    is_adam = any("exp_avg" in kept for kept in checkpoint["optimizer"].values())
+    is_adam = any("exp_avg" in state for state in checkpoint["optimizer"].values())
     if checkpoint["optimizer"] and is_adam != isinstance(optimizer, torch.optim.AdamW):
         raise CheckpointError(
             f"the checkpoint is of a training with {'adamw' if is_adam else 'sgd'}: resume with this solver.optimizer, or "
@@ -63,9 +63,9 @@ def restore(
         saved = of_model | (checkpoint["average"] or {})
         _copy(saved, average.tensors, "the averaged weights")
     parameters = dict(model.named_parameters())
-    for name, kept in checkpoint["optimizer"].items():
+    for name, state in checkpoint["optimizer"].items():
         like = parameters[name]
-        optimizer.state[like] = {key: _placed(value, like) for key, value in kept.items()}
+        optimizer.state[like] = {key: _placed(value, like) for key, value in state.items()}
 
 
 def load_weights(checkpoint: Mapping[str, Any], model: nn.Module) -> None:
@@ -115,10 +115,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: there is none, or the file is not one.
     """
     if path.is_dir():
-        found = list_checkpoints(path)
-        if not found:
+        checkpoints = list_checkpoints(path)
+        if not checkpoints:
             raise CheckpointError(f"{path} has no checkpoint: train first, or name another folder or file")
-        path = found[-1]
+        path = checkpoints[-1]
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _full(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 @torch.no_grad()
 def _copy(saved: Mapping[str, Tensor], into: Mapping[str, Tensor], what: str) -> None:
-    found, wanted = ({name: list(tensor.shape) for name, tensor in each.items()} for each in (saved, into))
+    found, wanted = ({name: list(t.shape) for name, t in tensors.items()} for tensors in (saved, into))
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name):
             raise CheckpointError(

@@ -120,7 +120,7 @@ class TrainStep:
         Raises:
             DivergedError: one of them was not finite.
         """
-        found, failed_at = torch.stack([self._totals, self._failed_at]).tolist()
+        totals, failed_at = torch.stack([self._totals, self._failed_at]).tolist()
         failed = {name: int(at) for name, at in zip(self.names, failed_at, strict=True) if math.isfinite(at)}
         if failed:
             step = min(failed.values())
@@ -131,7 +131,7 @@ class TrainStep:
             )
         self._totals.zero_()
         counted, self._counted = self._counted, 0
-        return {name: total / max(1, counted) for name, total in zip(self.names, found, strict=True)}
+        return {name: total / max(1, counted) for name, total in zip(self.names, totals, strict=True)}
 
     def compute(
         self,

@@ -61,9 +61,9 @@ class _ConvReLU(torch.autograd.Function):
         x, weight, y = ctx.saved_tensors
         passed = torch.ops.aten.threshold_backward(gradient, y, 0)
         wanted = ctx.needs_input_grad[:3]
-        found: tuple[Tensor | None, ...] = (None, None, None)
+        gradients: tuple[Tensor | None, ...] = (None, None, None)
         if any(wanted):
-            found = torch.ops.aten.convolution_backward(
+            gradients = torch.ops.aten.convolution_backward(
                 passed, x, weight, [len(weight)], *ctx.geometry, False, (0, 0), 1, wanted
             )
-        return *found, passed if ctx.needs_input_grad[3] else None, None, None
+        return *gradients, passed if ctx.needs_input_grad[3] else None, None, None

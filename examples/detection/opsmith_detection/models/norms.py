@@ -57,11 +57,11 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of a batch norm by fixed statistics for its input, weight and bias."""
     # Some of CUDA's kernels take what a forward keeps, and do without the running statistics.
-    kept = mean, (variance + eps).rsqrt()
-    found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
-        grad, x, weight, mean, variance, *kept, False, eps, wanted
+    saved = mean, (variance + eps).rsqrt()
+    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
+        grad, x, weight, mean, variance, *saved, False, eps, wanted
     )
-    return found
+    return gradients
 
 
 def _where(valid: Tensor | None, x: Tensor) -> Tensor:
@@ -154,9 +154,9 @@ class BatchNorm(nn.BatchNorm2d):
 def running_statistics(model: nn.Module) -> dict[str, Tensor]:
     """Return the running means and variances of a model's batch norms by their names in its state dict."""
     norms = ((name, m) for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
-    found = (
+    buffers = (
         (f"{name}.{kind}".lstrip("."), getattr(m, kind))
         for name, m in norms
         for kind in ("running_mean", "running_var")
     )
-    return {name: statistic for name, statistic in found if statistic is not None}
+    return {name: statistic for name, statistic in buffers if statistic is not None}

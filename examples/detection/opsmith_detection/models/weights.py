@@ -34,7 +34,7 @@ _DETECTOR: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^roi_heads\.box_head\.(\d)\.", r"box_head.convs.\1."),
     (r"^roi_heads\.box_predictor\.cls_score\.", "box_head.classes."),
     (r"^roi_heads\.box_predictor\.bbox_pred\.", "box_head.deltas."),
-    (r"^roi_heads\.mask_head\.mask_fcn(\d)\.", lambda found: f"mask_head.convs.{int(found[1]) - 1}.0."),
+    (r"^roi_heads\.mask_head\.mask_fcn(\d)\.", lambda match: f"mask_head.convs.{int(match[1]) - 1}.0."),
     (r"^roi_heads\.mask_head\.", "mask_head.convs."),
     (r"^roi_heads\.mask_predictor\.conv5_mask\.", "mask_head.upsample."),
     (r"^roi_heads\.mask_predictor\.mask_fcn_logits\.", "mask_head.classes."),
@@ -42,7 +42,7 @@ _DETECTOR: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^head\.regression_head\.bbox_reg\.", "box_head.last.conv."),
     (r"^head\.classification_head\.", "class_head."),
     (r"^head\.regression_head\.", "box_head."),
-    (r"(?<=_head\.)conv\.(\d)\.(?=weight|bias)", lambda found: f"convs.{int(found[1]) // 2}.0."),  # ReLUs between them
+    (r"(?<=_head\.)conv\.(\d)\.(?=weight|bias)", lambda match: f"convs.{int(match[1]) // 2}.0."),  # ReLUs between them
     (r"(?<=_head\.)conv\.", "convs."),
     (r"((?:inner|outer|convs)\.\d)\.(?:0\.)?(?=weight|bias)", r"\1.conv."),
     (r"((?:inner|outer|convs)\.\d)\.1\.", r"\1.norm."),
