@@ -74,7 +74,7 @@ def test_graphs_on_two_gpus_train_and_end(tmp_path: Path):
         with_gpus["CUDA_VISIBLE_DEVICES"] = own
     done = subprocess.run(
         [*TORCHRUN, "detection_kit.ranks", str(tmp_path), "graphs"], env=with_gpus, capture_output=True, text=True,
-        check=False, timeout=120,
+        check=False, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert [(tmp_path / f"graphs-{rank}.txt").read_text() for rank in (0, 1)] == ["", ""]
