@@ -9,16 +9,7 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pydantic
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    PositiveInt,
-    Tag,
-    ValidationError,
-)
+from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from opsmith_detection.config import explain
@@ -49,7 +40,7 @@ def _whole(found: object) -> object:
     return int(found) if isinstance(found, float) and found.is_integer() else found
 
 
-_Side = Annotated[PositiveInt, BeforeValidator(_whole)]
+_Side = Annotated[PositiveInt, pydantic.BeforeValidator(_whole)]
 
 
 class _Image(TypedDict):

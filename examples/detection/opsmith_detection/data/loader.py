@@ -40,12 +40,8 @@ class Batches(Dataset["Batch | DataError"]):
     def __init__(self, dataset: CocoDataset, config: Config, world: World, *, training: bool) -> None:
         if len(dataset) == 0:
             raise DataError(f"{dataset.annotations} has no images")
-        self.dataset, self.config, self.training, self.with_masks = (
-            dataset,
-            config.data,
-            training,
-            config.model.has_masks,
-        )
+        self.dataset, self.config, self.training = dataset, config.data, training
+        self.with_masks = config.model.has_masks
         if self.with_masks:
             dataset.check_masks(with_crowds=not training)
         self.next = 0
@@ -90,12 +86,12 @@ class Batches(Dataset["Batch | DataError"]):
             DataError: batches are not the same: the data, the seed, the canvases or the images of a step are others.
         """
         # Checkpoints of former versions do not have all of it.
-        now = {name: value for name, value in self._source().items() if state.get(name, value) != value}
-        if now:
-            before = {name: state[name] for name in now}
+        changed = {name: value for name, value in self._source().items() if state.get(name, value) != value}
+        if changed:
+            before = {name: state[name] for name in changed}
             raise DataError(
-                f"cannot go on from batches of {before} with {now}, which puts them in another order: resume with what the "
-                "run started with, or start another run with output=FOLDER"
+                f"cannot go on from batches of {before} with {changed}, which puts them in another order: resume with what "
+                "the run started with, or start another run with output=FOLDER"
             )
         self.next = state["epoch"] * len(self) + state["position"]
 

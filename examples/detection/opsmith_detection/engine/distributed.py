@@ -135,7 +135,7 @@ def _find_device(name: str | None, local_rank: int) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        device = torch.device("meta")
+        device = torch.device("meta")  # which is refused below
     if device.type == "cpu":
         return device
     index = local_rank if device.index is None else device.index
