@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opsmith.errors import ArgumentValueError, DtypeError
-from opsmith.ops.filtered_lrelu import filtered_lrelu_signed, filtered_lrelu_sized
+from opsmith.ops.filtered_lrelu import filtered_lrelu_signed, filtered_lrelu_sized, functions
 from opsmith.ops.filtered_lrelu.oversampling import Activation, Oversampling, upsampled
 from opsmith.ops.filtered_lrelu.signed import SignSizes, has_signs, sign_sizes
 
@@ -108,3 +108,43 @@ def test_which_calls_it_is_for() -> None:
         assert not has_signs(image(), fu, fd, up, down)
     for x in (image(torch.float64), image(width=1 << 28), image(is_cuda=False)):
         assert not has_signs(x, short, short, 2, 2)
+
+
+def public_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Tensor, tuple[Any, ...]]]:
+    """Calls of `filtered_lrelu` that are sent to this operator, as on a GPU: the function, x, and other arguments."""
+    monkeypatch.setattr(functions, "has_signs", lambda *_: True)
+    found = []
+    for up, down, is_full in FORMS:
+        x, fu, fd, b, *_ = call(up, down, is_full)
+        filters = fu[0], fd if is_full else fd[0]
+        pads = [6 * up, 6 * up - 1, 6 * up + 2, 6 * up]
+        found.append((functions.filtered_lrelu, x, (*filters, b, up, down, pads, 1.5, 0.25, 2.0)))
+    return found
+
+
+def test_the_function_gives_it_the_sizes_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for function, x, arguments in public_calls(monkeypatch):
+        results = []
+        for impl in ("cuda", "ref"):
+            leaf = x.clone().requires_grad_()
+            y = function(leaf, *arguments, impl=impl)
+            results.append((y, torch.autograd.grad(y.sum(), leaf)[0]))
+        torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_compiler_traces_it_whole(dynamic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, _, arguments = public_calls(monkeypatch)[1]
+
+    def squared(x: Tensor) -> Tensor:
+        return function(x, *arguments).square()
+
+    compiled = torch.compile(squared, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+    for height in (9, 12) if dynamic else (9,):
+        x = torch.randn(2, 3, height, 11)
+        results = []
+        for one in (compiled, squared):
+            leaf = x.clone().requires_grad_()
+            y = one(leaf)
+            results.append((y, torch.autograd.grad(y.sum(), leaf)[0]))
+        torch.testing.assert_close(*results)

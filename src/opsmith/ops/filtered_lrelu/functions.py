@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple
 
 from torch import Tensor
 
@@ -18,8 +17,7 @@ from opsmith.ops._filters.arguments import (
     read_padding,
     read_taps,
 )
-from opsmith.ops.filtered_lrelu.oversampling import Oversampling
-from opsmith.ops.filtered_lrelu.signed import filtered_lrelu_signed, has_signs, sign_sizes
+from opsmith.ops.filtered_lrelu.signed import filtered_lrelu_signed, has_signs, sign_blocks
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
 
 __all__ = ["filtered_lrelu"]
@@ -114,8 +112,11 @@ def filtered_lrelu(
     numbers = (height, width, factor, divisor, top, left, fu.ndim == 1, fd.ndim == 1, bool(flip_filter))
     activation = (float(gain), float(slope), None if clamp is None else float(clamp))
     if impl == "cuda" and has_signs(x, fu, fd, factor, divisor):
-        of_signs = sign_sizes(x.shape[2], x.shape[3], filters[1], Oversampling(*numbers))
-        with_signs: Tensor = filtered_lrelu_signed(x, *filters, b, *numbers, *activation, *astuple(of_signs))
+        blocks = [
+            sign_blocks((out - 1) * divisor + taps, pad, factor, divisor)
+            for out, taps, pad in zip(sizes, read_taps(_NAME, "fd", fd), (top, left), strict=True)
+        ]
+        with_signs: Tensor = filtered_lrelu_signed(x, *filters, b, *numbers, *activation, *x.shape[2:], *blocks)
         return with_signs
     function = filtered_lrelu_sized.reference if impl == "ref" else filtered_lrelu_sized
     result: Tensor = function(x, *filters, b, *numbers, *activation)

@@ -23,7 +23,14 @@ from opsmith.ops.filtered_lrelu.oversampling import (
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
 from opsmith.ops.upfirdn2d.sized import filter_flops, upfirdn2d_transposed
 
-__all__ = ["SignSizes", "filtered_lrelu_signed", "filtered_lrelu_signed_backward", "has_signs", "sign_sizes"]
+__all__ = [
+    "SignSizes",
+    "filtered_lrelu_signed",
+    "filtered_lrelu_signed_backward",
+    "has_signs",
+    "sign_blocks",
+    "sign_sizes",
+]
 
 _SPAN = 6  # taps for each of a filter's factor
 _BLOCK = 4  # a word has the signs of so many rows and columns
@@ -57,14 +64,20 @@ def has_signs(x: Tensor, fu: Tensor, fd: Tensor, up: int, down: int) -> bool:
 
 def sign_sizes(height: int, width: int, fd: Tensor, o: Oversampling) -> SignSizes:
     """Return the sizes that belong to a call."""
-    of_u = size_of_u(fd, o)
-    rows, columns = (-(-(size + _shift(pad, o)) // _BLOCK) for size, pad in zip(of_u, (o.pad_y, o.pad_x), strict=True))
+    rows, columns = (
+        sign_blocks(size, pad, o.up, o.down) for size, pad in zip(size_of_u(fd, o), (o.pad_y, o.pad_x), strict=True)
+    )
     return SignSizes(height, width, rows, columns)
 
 
-def _shift(pad: int, o: Oversampling) -> int:
+def sign_blocks(size: int, pad: int, up: int, down: int) -> int:
+    """Return how many words of signs u has along an axis, of which it has so many numbers."""
+    return -(-(size + _shift(pad, up, down)) // _BLOCK)
+
+
+def _shift(pad: int, up: int, down: int) -> int:
     """Return by how many numbers blocks begin before u: where groups of upsampled numbers and outputs begin together."""
-    return (-pad - 1) % o.up // o.down * o.down
+    return (-pad - 1) % up // down * down
 
 
 @opsmith.op(
@@ -196,7 +209,7 @@ def _packed(u: Tensor, o: Oversampling, a: Activation, sizes: SignSizes) -> Tens
     if a.clamp is not None:
         blocked = (torch.where(positive, a.gain, a.gain * a.slope) * u).abs() >= a.clamp
     codes = torch.where(blocked, _IS_BLOCKED, positive * _IS_POSITIVE).to(torch.uint8)
-    top, left = _shift(o.pad_y, o), _shift(o.pad_x, o)
+    top, left = (_shift(pad, o.up, o.down) for pad in (o.pad_y, o.pad_x))
     rows, columns = sizes.sign_rows * _BLOCK, sizes.sign_columns * _BLOCK
     around = (left, columns - left - u.shape[3], top, rows - top - u.shape[2])
     codes = functional.pad(codes, around, value=_IS_BLOCKED)
@@ -211,5 +224,5 @@ def _unpacked(signs: Tensor, size: tuple[int, int], o: Oversampling) -> Tensor:
     of_row = signs.contiguous().unsqueeze(-1).view(torch.uint8).transpose(3, 4)  # [N C sign_rows 4 sign_columns]
     codes = torch.stack([of_row >> (2 * column) & 3 for column in range(_BLOCK)], -1)
     codes = codes.reshape(*signs.shape[:2], signs.shape[2] * _BLOCK, signs.shape[3] * _BLOCK)
-    top, left = _shift(o.pad_y, o), _shift(o.pad_x, o)
+    top, left = (_shift(pad, o.up, o.down) for pad in (o.pad_y, o.pad_x))
     return codes[..., top : top + size[0], left : left + size[1]]
