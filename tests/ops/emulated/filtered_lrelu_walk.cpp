@@ -186,11 +186,15 @@ bool agrees(Case call, int processors, double limit) {
       u[to] += weight * (static_cast<float>(x[c * size + from]) + static_cast<float>(b[c]));
     });
     std::vector<double> slopes(u.size());
-    for (int row = 0; row < definition.u_height; ++row) {
-      for (int column = 0; column < definition.u_width; ++column) {
-        const double number = u[row * definition.u_width + column], reached = std::abs(number) * gain;
-        const int y = row + shift_y, x = column + shift_x;
+    for (int y = 0; y < 4 * rows; ++y) {
+      for (int x = 0; x < 4 * columns; ++x) {
         const uint32_t two = bits[(c * rows + y / 4) * columns + x / 4] >> (8 * (y % 4) + 2 * (x % 4)) & 3;
+        const int row = y - shift_y, column = x - shift_x;
+        if (row < 0 || row >= definition.u_height || column < 0 || column >= definition.u_width) {
+          if (two != 2) ++wrong_signs;
+          continue;
+        }
+        const double number = u[row * definition.u_width + column], reached = std::abs(number) * gain;
         const double made = number > 0 ? reached : slope * reached;
         const bool is_blocked = call.clamp > 0 && made >= call.clamp;
         // Rounding decides about others.

@@ -59,10 +59,10 @@ class SignWriter {
   __device__ void write(uint32_t bits) {
     if (block_ < blocks_) {
       const int above = -u_row_, left = u_height_ - u_row_;  // rows of the block without numbers, and with them
-      bits |= outside_;
-      if (above > 0) bits |= blocked_block & ((1u << 8 * above) - 1);
-      if (left < sign_block) bits |= blocked_block << 8 * left;
-      *to_ = bits;
+      uint32_t outside = outside_;
+      if (above > 0) outside |= blocked_block & ((1u << 8 * above) - 1);
+      if (left < sign_block) outside |= blocked_block << 8 * left;
+      *to_ = (bits | outside) & ~(outside >> 1);
     }
     to_ += next_;
     u_row_ += sign_block;
