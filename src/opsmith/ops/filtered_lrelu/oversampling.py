@@ -1,4 +1,4 @@
-"""What the operators of filtered_lrelu have in common: their numbers, and how x becomes u and u the result."""
+"""Describes a call of filtered_lrelu for all of its operators: its numbers, and how x becomes u and u the result."""
 
 from __future__ import annotations
 

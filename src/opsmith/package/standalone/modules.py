@@ -26,7 +26,7 @@ _PACKAGES: dict[str, str] = {
     "edits flops gradient_plan gradients kernel_file load load_failure obtained operator options outputs "
     "python_gradient register scalars sharding structs torch_ops torchscript vmap vmap_body vmap_samples",
     "spec": "annotations block_launch casts conditions cpp_names definition dims dtypes gradient gradient_types "
-    "interface kinds launch launch_numbers registry samples shapes signature sizes structs",
+    "interface kinds launch launch_numbers registry samples shapes signature sizes skippable structs",
     "store": "keys manifest reading",
     "toolchain": "facts shims torch_install",
 }
