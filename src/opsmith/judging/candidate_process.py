@@ -229,10 +229,9 @@ class CandidateProcess:
     def kill(self) -> None:
         """End the process and all that it has started, also what has lost its parent."""
         if not self._waits_outside and self._process.poll() is None:
+            # So that none starts others meanwhile; those of a namespace end with its first one.
             with suppress(ProcessLookupError):
-                Standstill(
-                    self.pid
-                ).begin()  # so that none starts others meanwhile; a namespace's end with its first one
+                Standstill(self.pid).begin()
         members = self._members()
         others = [one for one, begun in self._seen.items() if one not in members and begun == begun_at(one) is not None]
         for one in (*reversed(members), *others):

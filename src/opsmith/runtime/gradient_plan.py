@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from opsmith.spec.definition import Definition
-from opsmith.spec.gradient import Wiring
 from opsmith.spec.signature import Kind, Signature
 
 __all__ = ["GradientPlan", "plan_gradient"]
@@ -64,12 +63,12 @@ def plan_gradient(definition: Definition) -> GradientPlan:
         computed = [p for p in signature.parameters if p.differentiable and p.passes_gradient is None]
         return base if computed else replace(base, saved_inputs=())
     wiring = definition.wiring
-    hidden = _hidden_outputs(signature, wiring)
+    kept = sorted({argument.index for argument in wiring.arguments if argument.source == "output"})
+    hidden = _hidden_outputs(signature, kept)
     saved = {argument.index for argument in wiring.arguments if argument.source == "input"}
     if hidden:
         # The body takes all arguments, and numbers cost nothing to keep.
         saved |= {index for index in everything if signature.parameters[index].tensor is None}
-    kept = sorted({argument.index for argument in wiring.arguments if argument.source == "output"})
     kinds = [parameter.kind for parameter in definition.backward.signature.parameters]
     return replace(
         base,
@@ -121,10 +120,9 @@ def _asked(signature: Signature, kept: Sequence[int]) -> tuple[int, ...]:
     return tuple(index for index, parameter in enumerate(signature.parameters) if parameter.name in flags)
 
 
-def _hidden_outputs(signature: Signature, wiring: Wiring) -> tuple[int, ...]:
-    """Return the saved outputs that the backward reads and that carry values of the inputs."""
-    used = sorted({argument.index for argument in wiring.arguments if argument.source == "output"})
-    return tuple(index for index in used if signature.outputs[index].saved and signature.outputs[index].is_floating)
+def _hidden_outputs(signature: Signature, kept: Sequence[int]) -> tuple[int, ...]:
+    """Return the saved outputs that a node keeps and that carry values of the inputs."""
+    return tuple(index for index in kept if signature.outputs[index].saved and signature.outputs[index].is_floating)
 
 
 def _refuse_second(definition: Definition, hidden: tuple[int, ...], saved: set[int]) -> str:

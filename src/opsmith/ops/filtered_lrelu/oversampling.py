@@ -7,9 +7,19 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from opsmith.ops.upfirdn2d.sized import Resampling, check_filtering, upfirdn2d_sized
+from opsmith.ops.upfirdn2d.sized import Resampling, check_filtering, filter_flops, upfirdn2d_sized
 
-__all__ = ["Activation", "Oversampling", "down_resampling", "size_of_u", "up_resampling", "upsampled"]
+__all__ = [
+    "Activation",
+    "Oversampling",
+    "down_flops",
+    "down_resampling",
+    "size_of_u",
+    "transposed_flops",
+    "up_flops",
+    "up_resampling",
+    "upsampled",
+]
 
 
 @dataclass(frozen=True)
@@ -83,3 +93,20 @@ def down_resampling(size: Sequence[int], o: Oversampling) -> Resampling:
         separable=o.separable_down,
         flip=o.flip,
     )
+
+
+def up_flops(images: int, size: tuple[int, int], fu: Tensor, fd: Tensor, o: Oversampling) -> int:
+    """Return the operations that make u of images of a size."""
+    return filter_flops(images, size, size_of_u(fd, o), (o.up, o.up), fu, separable=o.separable_up)
+
+
+def down_flops(images: int, fd: Tensor, o: Oversampling) -> int:
+    """Return the operations that make the results of u."""
+    return filter_flops(images, size_of_u(fd, o), (o.out_height, o.out_width), (1, 1), fd, separable=o.separable_down)
+
+
+def transposed_flops(images: int, size: tuple[int, int], fu: Tensor, fd: Tensor, o: Oversampling) -> int:
+    """Return the operations of both transposed filters, to gradients of images of a size."""
+    of_u, out = size_of_u(fd, o), (o.out_height, o.out_width)
+    down = filter_flops(images, out, of_u, (o.down, o.down), fd, separable=o.separable_down)
+    return down + filter_flops(images, of_u, size, (1, 1), fu, separable=o.separable_up)

@@ -15,13 +15,16 @@ from opsmith.errors import ArgumentValueError
 from opsmith.ops.filtered_lrelu.oversampling import (
     Activation,
     Oversampling,
+    down_flops,
     down_resampling,
     size_of_u,
+    transposed_flops,
+    up_flops,
     up_resampling,
     upsampled,
 )
 from opsmith.ops.filtered_lrelu.sized import filtered_lrelu_sized
-from opsmith.ops.upfirdn2d.sized import filter_flops, upfirdn2d_transposed
+from opsmith.ops.upfirdn2d.sized import upfirdn2d_transposed
 
 __all__ = [
     "SignSizes",
@@ -154,18 +157,15 @@ def _flops(
     sizes: SignSizes,
     _: bool = False,
 ) -> int:
-    images, of_u = x.shape[0] * x.shape[1], size_of_u(fd, o)
-    up = filter_flops(images, (sizes.height, sizes.width), of_u, (o.up, o.up), fu, separable=o.separable_up)
-    return up + filter_flops(images, of_u, (o.out_height, o.out_width), (1, 1), fd, separable=o.separable_down)
+    images = x.shape[0] * x.shape[1]
+    return up_flops(images, (sizes.height, sizes.width), fu, fd, o) + down_flops(images, fd, o)
 
 
 @filtered_lrelu_signed_backward.flops
 def _backward_flops(
     grad_y: Tensor, signs: Tensor, fu: Tensor, fd: Tensor, o: Oversampling, a: Activation, sizes: SignSizes, _: bool
 ) -> int:
-    images, of_u, of_x = grad_y.shape[0] * grad_y.shape[1], size_of_u(fd, o), (sizes.height, sizes.width)
-    down = filter_flops(images, (o.out_height, o.out_width), of_u, (o.down, o.down), fd, separable=o.separable_down)
-    return down + filter_flops(images, of_u, of_x, (1, 1), fu, separable=o.separable_up)
+    return transposed_flops(grad_y.shape[0] * grad_y.shape[1], (sizes.height, sizes.width), fu, fd, o)
 
 
 @filtered_lrelu_signed.examples

@@ -14,12 +14,14 @@ from opsmith.ops.bias_act import bias_activation, bias_activation_backward
 from opsmith.ops.filtered_lrelu.oversampling import (
     Activation,
     Oversampling,
+    down_flops,
     down_resampling,
-    size_of_u,
+    transposed_flops,
+    up_flops,
     up_resampling,
     upsampled,
 )
-from opsmith.ops.upfirdn2d.sized import filter_flops, upfirdn2d_sized, upfirdn2d_transposed
+from opsmith.ops.upfirdn2d.sized import upfirdn2d_sized, upfirdn2d_transposed
 
 __all__ = ["filtered_lrelu_backward", "filtered_lrelu_sized"]
 
@@ -89,19 +91,16 @@ def filtered_lrelu_backward(
 def _flops(
     x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, oversampling: Oversampling, activation: Activation
 ) -> int:
-    o, images, of_u = oversampling, x.shape[0] * x.shape[1], size_of_u(fd, oversampling)
-    up = filter_flops(images, (x.shape[2], x.shape[3]), of_u, (o.up, o.up), fu, separable=o.separable_up)
-    return up + filter_flops(images, of_u, (o.out_height, o.out_width), (1, 1), fd, separable=o.separable_down)
+    images, size = x.shape[0] * x.shape[1], (x.shape[2], x.shape[3])
+    return up_flops(images, size, fu, fd, oversampling) + down_flops(images, fd, oversampling)
 
 
 @filtered_lrelu_backward.flops
 def _backward_flops(
     grad_y: Tensor, x: Tensor, fu: Tensor, fd: Tensor, b: Tensor | None, o: Oversampling, a: Activation, _: bool
 ) -> int:
-    images, of_u, of_x = x.shape[0] * x.shape[1], size_of_u(fd, o), (x.shape[2], x.shape[3])
-    up = filter_flops(images, of_x, of_u, (o.up, o.up), fu, separable=o.separable_up)
-    down = filter_flops(images, (o.out_height, o.out_width), of_u, (o.down, o.down), fd, separable=o.separable_down)
-    return up + down + filter_flops(images, of_u, of_x, (1, 1), fu, separable=o.separable_up)
+    images, size = x.shape[0] * x.shape[1], (x.shape[2], x.shape[3])
+    return up_flops(images, size, fu, fd, o) + transposed_flops(images, size, fu, fd, o)
 
 
 @filtered_lrelu_sized.examples
