@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,12 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentError, DefinitionError
+from opsmith.errors import ArgumentError
 from opsmith.runtime.edits import warn_of_edits
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.structs import with_dataclasses
-from opsmith.spec.annotations import Choices, read_signature
 from opsmith.spec.signature import Signature
+from opsmith.subject.callables import (
+    keyword_only_of,
+    overload_of,
+    parameters_of,
+    refuse_other_names,
+    signature_of,
+)
 from opsmith.subject.case import Case
 from opsmith.subject.devices import devices_here, wait_for_gpu
 from opsmith.subject.examples import as_case, completed, dtypes_of, flattened, labelled, numbers_of
@@ -167,7 +172,7 @@ def subject_of(
 def _taking_fields(reference: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
     """Return a given reference as a function of the schema's arguments, where it takes the definition's dataclasses."""
     structs = {struct.name for struct in signature.structs}
-    takes_structs = bool(structs) and not structs.isdisjoint(_parameters_of(reference))
+    takes_structs = bool(structs) and not structs.isdisjoint(parameters_of(reference))
     return with_dataclasses(reference, signature) if takes_structs else reference
 
 
@@ -199,7 +204,7 @@ def _of_operator(op: Operator, seed: int) -> Subject:
 
 
 def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Subject:
-    overload = _overload_of(op)
+    overload = overload_of(op)
     name = str(overload).removesuffix(".default") if overload is not None else getattr(op, "__qualname__", repr(op))
     if reference is None:
         raise ArgumentError(f"{name} has no reference to compare it with: pass reference=, a function in plain PyTorch")
@@ -208,11 +213,11 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
         parameters = tuple(argument.name for argument in schema.arguments)
         mutated = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
     else:
-        parameters = _parameters_of(reference, op)
+        parameters = parameters_of(reference, op)
         mutated = ()
-    signature = _signature_of(reference, mutated)
+    signature = signature_of(reference, mutated)
     if schema is not None and signature is not None:
-        _refuse_other_names(name, schema, signature)
+        refuse_other_names(name, schema, signature)
     dtypes: tuple[Mapping[str, str], ...] = ()
     if signature is not None:
         letters = signature.letters
@@ -228,7 +233,7 @@ def _of_callable(op: Any, reference: Callable[..., Any] | None, seed: int) -> Su
         dtypes=dtypes,
         signature=signature,
         overload=overload,
-        keyword_only=_keyword_only(schema, reference),
+        keyword_only=keyword_only_of(schema, reference),
         mutated=mutated,
         differentiable=tuple(p.name for p in signature.parameters if p.differentiable) if signature else parameters,
         module=getattr(op, "__module__", None),
@@ -241,70 +246,3 @@ def _refuse_uncallable(op: Any, reference: Any) -> None:
         raise ArgumentError(f"{op!r} is not an operator: pass the operator itself, such as torch.ops.namespace.name")
     if reference is not None and not callable(reference):
         raise ArgumentError(f"the reference is {reference!r}; pass a function in plain PyTorch")
-
-
-def _refuse_other_names(name: str, schema: Any, signature: Signature) -> None:
-    """Raise ArgumentError if generated arguments, which have the reference's names, do not fit the schema."""
-    keywords = {parameter.name for parameter in signature.parameters if parameter.keyword_only}
-    positional = [parameter.name for parameter in signature.parameters if not parameter.keyword_only]
-    arguments = {argument.name: argument for argument in schema.arguments}
-    fits = positional == [argument.name for argument in schema.arguments if not argument.kwarg_only][: len(positional)]
-    left = arguments.keys() - keywords - set(positional)
-    if (
-        not fits
-        or not all(keyword in arguments and arguments[keyword].kwarg_only for keyword in keywords)
-        or not all(arguments[argument].has_default_value() for argument in left)
-    ):
-        raise ArgumentError(
-            f"the reference takes {', '.join(p.name for p in signature.parameters)}; {name} takes "
-            f"{', '.join(arguments)}: give the reference's parameters the operator's names"
-        )
-
-
-def _keyword_only(schema: Any, reference: Callable[..., Any]) -> tuple[str, ...]:
-    if schema is not None:
-        return tuple(argument.name for argument in schema.arguments if argument.kwarg_only)
-    try:
-        parameters = inspect.signature(reference).parameters.values()
-    except ValueError:  # a builtin has no signature to inspect
-        return ()
-    return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
-
-
-def _overload_of(op: Any) -> Any:
-    """Return the operator of `torch.ops` that a callable is, or None."""
-    if isinstance(op, torch._ops.OpOverload):
-        return op
-    if isinstance(op, torch._ops.OpOverloadPacket):
-        overloads = op.overloads()
-        if len(overloads) != 1:
-            raise ArgumentError(
-                f"{op} has several overloads ({', '.join(overloads)}); name one, such as torch.ops.{op}.{overloads[0]}"
-            )
-        return getattr(op, overloads[0])
-    if isinstance(found := getattr(op, "_opoverload", None), torch._ops.OpOverload):
-        return found  # torch.library.custom_op
-    return None
-
-
-def _signature_of(reference: Callable[..., Any], mutated: tuple[str, ...]) -> Signature | None:
-    """Return what a reference's annotations say, or None if they are not those of a definition."""
-    if not hasattr(reference, "__name__"):  # a partial function or a module
-        return None
-    choices = Choices(mutates=frozenset(mutated))
-    try:
-        signature = read_signature(reference, choices)
-        # What others made is called as its reference is, and a case has no dataclasses.
-        return None if signature.structs else signature
-    except (DefinitionError, ValueError):
-        return None  # ValueError: a builtin, such as torch.sin, has no signature to inspect
-
-
-def _parameters_of(*functions: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of the first function that can be inspected."""
-    for function in functions:
-        try:
-            return tuple(inspect.signature(function).parameters)
-        except ValueError:
-            continue
-    raise ArgumentError(f"{functions[0]!r} has no signature to inspect: wrap it in a Python function")
