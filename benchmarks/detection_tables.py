@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 def detection_figures() -> str:
     """Return a table for each result file that is there."""
-    files = [RESULTS / f"detection_{device}.json" for device in ("gpu", "gpu_h100", "cpu")]
+    files = [RESULTS / f"detection_{device}.json" for device in ("gpu", "cpu")]
     return "\n\n".join(_table(json.loads(file.read_text(encoding="utf-8"))) for file in files if file.is_file())
 
 

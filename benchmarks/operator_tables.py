@@ -91,7 +91,9 @@ HEADLINES = (
     Headline(
         "upfirdn2d", "upfirdn2d_cpu.json", "upfirdn2d_sized", "up 2, 4x4 taps, 4 x 64 x 64 x 64", "float32", "both"
     ),
-    Headline("filtered_lrelu", "filtered_lrelu_gpu.json", "filtered_lrelu_sized", "up 2, down 2", "float16", "forward"),
+    Headline(
+        "filtered_lrelu", "filtered_lrelu_gpu.json", "filtered_lrelu_signed", "up 2, down 2", "float16", "forward"
+    ),
     Headline("filtered_lrelu", "filtered_lrelu_cpu.json", "filtered_lrelu_sized", "up 2, down 2", "float32", "both"),
     Headline("sigmoid_focal_loss", "focal_loss_sum_gpu.json", "focal_loss_sum", "shape 16000000", "float32", "both"),
     Headline("sigmoid_focal_loss", "focal_loss_sum_cpu.json", "focal_loss_sum", "shape 4194304", "float32", "both"),
