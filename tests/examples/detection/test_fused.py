@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from opsmith_detection.models import fused, layers
 from opsmith_detection.models.layers import ConvNorm
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 SHAPES = pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
 
@@ -75,6 +77,34 @@ def test_what_has_no_gradient_gets_none(without_cudnn, frozen):
     for index in frozen:
         inputs[index].requires_grad_(False)
     compare(inputs, 1)
+
+
+class Freed(TorchDispatchMode):
+    """Finds out whether the gradient of a ReLU's result is freed when the backward of the convolution begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.incoming: Any = None
+        self.is_freed: list[bool] = []
+
+    def __torch_dispatch__(
+        self, function: Callable[..., Any], _: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if function is torch.ops.aten.convolution_backward.default:
+            self.is_freed.append(self.incoming.expired())
+        result = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten.threshold_backward.default:
+            self.incoming = torch._C._WeakTensorRef(args[0])
+        return result
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_the_gradient_of_the_result_is_freed_before_those_of_the_convolution_are_made(without_cudnn, residual):
+    y = fused.conv_relu(*inputs_of(3, 1, "cpu", torch.float64, residual=residual), 1, 1)
+    total = (2 * y).sum()
+    with Freed() as freed:
+        total.backward()
+    assert freed.is_freed == [True]
 
 
 def test_only_a_gpu_fuses():

@@ -36,34 +36,55 @@ def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, 
         dtype = torch.get_autocast_dtype("cuda")
         x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
         residual = None if residual is None else residual.to(dtype)
-    result: Tensor = _ConvReLU.apply(x, weight, bias, residual, stride, padding)  # type: ignore[no-untyped-call]
-    return result
+    y: Tensor = _Convolution.apply(x, weight, bias, residual, stride, padding)  # type: ignore[no-untyped-call]
+    if y.requires_grad:
+        y = _ReLU.apply(y)  # type: ignore[no-untyped-call]
+    return y
 
 
-class _ConvReLU(torch.autograd.Function):
-    """Keeps the result, which the next layer keeps as well, and says what the ReLU let through."""
+class _Convolution(torch.autograd.Function):
+    """Computes all of it; its gradients are those of what comes before the ReLU."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, stride: int, padding: int
     ) -> Tensor:
+        ctx.save_for_backward(x, weight)
         strides, paddings, dilations = ctx.geometry = (stride, stride), (padding, padding), (1, 1)
         if residual is None:
             y: Tensor = torch.cudnn_convolution_relu(x, weight, bias, strides, paddings, dilations, 1)
         else:
             y = torch.cudnn_convolution_add_relu(x, weight, residual, 1.0, bias, strides, paddings, dilations, 1)
-        ctx.save_for_backward(x, weight, y)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y = ctx.saved_tensors
-        passed = torch.ops.aten.threshold_backward(gradient, y, 0)
+        x, weight = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         gradients: tuple[Tensor | None, ...] = (None, None, None)
         if any(wanted):
             gradients = torch.ops.aten.convolution_backward(
-                passed, x, weight, [len(weight)], *ctx.geometry, False, (0, 0), 1, wanted
+                gradient, x, weight, [len(weight)], *ctx.geometry, False, (0, 0), 1, wanted
             )
-        return *gradients, passed if ctx.needs_input_grad[3] else None, None, None
+        return *gradients, gradient if ctx.needs_input_grad[3] else None, None, None
+
+
+class _ReLU(torch.autograd.Function):
+    """Has been computed already, and keeps its result, which the next layer keeps as well.
+
+    A node of its own, so that the gradient of its result is freed before those of the convolution take memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor) -> Tensor:
+        ctx.mark_dirty(y)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        passed: Tensor = torch.ops.aten.threshold_backward(gradient, y, 0)
+        return passed
