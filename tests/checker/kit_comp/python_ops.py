@@ -55,11 +55,20 @@ def over_rows(op: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def make_cubic(name: str, backward: Any = cubic_backward, *, has_vmap: bool = True, has_fake: bool = True) -> Any:
+def make_cubic(
+    name: str,
+    backward: Any = cubic_backward,
+    *,
+    has_vmap: bool = True,
+    has_fake: bool = True,
+    has_double: bool = True,
+) -> Any:
     """Return a custom operator of scale x^3 with everything registered, but for what is left out."""
 
     @torch.library.custom_op(f"kit_comp::{name}", mutates_args=())
     def op(x: Tensor, scale: Tensor) -> Tensor:
+        if x.dtype == torch.float64 and not has_double:
+            raise TypeError("x is float64, which this operator does not take")
         return scale * x.pow(3)
 
     if has_fake:
@@ -120,6 +129,8 @@ assumes_contiguous = make_cubic("assumes_contiguous", _assumes_contiguous)
 fails_on_empty = make_cubic("fails_on_empty", _fails_on_empty)
 cuts_the_graph = make_cubic("cuts_the_graph", _cuts_the_graph)
 halves_the_graph = make_cubic("halves_the_graph", _halves_the_graph)
+no_double = make_cubic("no_double", has_double=False)
+no_double_and_half_a_graph = make_cubic("no_double_and_half_a_graph", _halves_the_graph, has_double=False)
 
 
 def _make_parts(name: str, backward: Any) -> Any:

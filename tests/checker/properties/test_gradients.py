@@ -12,11 +12,14 @@ from kit_comp.judged import judge
 
 from opsmith.checker.outcome import Outcome
 from opsmith.checker.properties.gradient_oracle import without_overflow
+from opsmith.checker.properties.table import chosen
+from opsmith.checker.run import CheckPlan, run_check
 from opsmith.ops.add2 import add2
 from opsmith.ops.lltm import lltm_cell, lltm_gates
 from opsmith.ops.sigmoid import sigmoid
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.disagreement import Expected
+from opsmith.subject.subject import subject_of
 from some import some
 
 pytestmark = pytest.mark.compile
@@ -116,6 +119,15 @@ def test_a_wrong_second_gradient_is_named_so_and_no_other(name: str, words: str)
     names, results = judge(getattr(python_ops, name), *PROPERTIES, reference=python_ops.cubic_reference)
     assert names == ("second gradient",)
     assert words in first(results, "second gradient").findings[0].message
+
+
+@pytest.mark.parametrize(("name", "state"), [("no_double", "passed"), ("no_double_and_half_a_graph", "failed")])
+def test_without_float64_second_gradients_are_compared_in_the_operators_own_type(name: str, state: str) -> None:
+    examples = [(torch.randn(5, 3), torch.rand(3))]
+    subject = subject_of(getattr(python_ops, name), reference=python_ops.cubic_reference, examples=examples)
+    report = run_check(subject, CheckPlan(properties=chosen(("gradient", "second gradient"))))
+    states = {result.name: result.outcome.state for result in report.results}
+    assert states == {"gradient": "passed", "second gradient": state}, str(report)
 
 
 def test_a_second_gradient_that_is_refused_is_no_defect() -> None:
