@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -105,6 +106,15 @@ def test_the_same_seed_makes_the_same_inputs():
     assert findings(1) != findings(2)
 
 
+def three() -> int:
+    return 3
+
+
+def unlucky() -> Iterator[tuple[Tensor]]:
+    yield (torch.ones(3),)
+    raise RuntimeError("no luck")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -114,6 +124,9 @@ def test_the_same_seed_makes_the_same_inputs():
         ({"devices": ["tpu"]}, "cannot be checked on tpu, only on cpu"),
         ({"examples": []}, "there are no inputs to call it with"),
         ({"examples": [(1, 2, 3)]}, "an example has 3 arguments; the operator takes x"),
+        ({"examples": torch.ones(3)}, "the examples are .*[Tt]ensor.*; give a list of calls"),
+        ({"examples": three}, r"the function of examples three \(.*test_api.py:\d+\) returns int 3; give a list"),
+        ({"examples": unlucky}, r"examples unlucky \(.*test_api.py:\d+\) raises RuntimeError: no luck"),
         ({"reference": None}, "has no reference to compare it with"),
     ],
 )
@@ -121,6 +134,18 @@ def test_what_is_refused(given: dict[str, object], message: str):
     said = {"reference": double, "examples": [(torch.randn(3, dtype=torch.float32),)], **given}
     with pytest.raises(ArgumentError, match=message):
         opsmith.check(double, **said)
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ({"factor": 2.0}, r"an example does not fit: right\(\): x is missing: a tensor"),
+        ((torch.ones(2, 3), "two"), r"an example does not fit: right\(\): factor is str 'two', expected a float"),
+    ],
+)
+def test_an_example_that_the_operator_does_not_take_is_refused(example: object, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        opsmith.check(operators.right, examples=[example], properties="value")
 
 
 def test_a_module_without_operators_is_refused():

@@ -190,6 +190,46 @@ def test_arguments_that_go_by_name_do(name: str, capsys: pytest.CaptureFixture[s
     assert "tensor([3.5" in run_here(text, capsys)[0] or name == "gradient"
 
 
+@opsmith.op(namespace="opsmith_check_snippet", outputs=("y", "twice"), saved="twice")
+def squared(x: Float[Tensor, "N"], needs_twice: bool = False) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
+    return x * x, 2 * x if needs_twice else None
+
+
+@squared.backward()
+def squared_backward(
+    grad_y: Float[Tensor, "N"], x: Float[Tensor, "N"], twice: Float[Tensor, "N"]
+) -> Float[Tensor, "N"]:
+    return twice * grad_y
+
+
+def test_programs_of_gradients_ask_for_what_the_backward_needs(capsys: pytest.CaptureFixture[str]):
+    case = Case({"x": CASE.arguments["x"], "needs_twice": False})
+    text = snippet_of(subject_of(squared), case, "cpu", "gradient")
+    operator, reference = (line.partition(":")[2].strip() for line in run_here(text, capsys))
+    assert operator == reference
+    assert "needs_twice = True" in text
+    assert "needs_twice = False" in snippet_of(subject_of(squared), case, "cpu", "value")
+
+
+def half_a_graph(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    """x^3, whose second gradient is half of what it should be."""
+    return 1.5 * x.detach() * x * x - 0.5 * x.detach() ** 3 + 0 * x
+
+
+def cubed(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    return x**3
+
+
+def test_the_program_of_a_second_gradient_differentiates_twice(capsys: pytest.CaptureFixture[str]):
+    case = Case({"x": CASE.arguments["x"]})
+    subject = subject_of(half_a_graph, reference=cubed)
+    first = run_here(snippet_of(subject, case, "cpu", "gradient"), capsys)
+    assert first[0].partition(":")[2].strip() == first[1].partition(":")[2].strip()
+    operator, reference = run_here(snippet_of(subject, case, "cpu", "second gradient"), capsys)
+    assert "[ 3., 12.]" in operator
+    assert "[ 6., 24.]" in reference  # 6 x, weighted with 1 and 2
+
+
 def add_twice_(x: Tensor, other: Tensor) -> None:
     x.add_(other, alpha=2)
 

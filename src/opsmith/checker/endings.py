@@ -54,19 +54,36 @@ def _compare(program: Parts) -> list[str]:
     return [f'print("operator: ", {program.call})', f'print("reference:", {expected})']
 
 
-def _gradient(program: Parts) -> list[str]:
+def _gradient(program: Parts, differentiate: Callable[[str], list[str]] | None = None) -> list[str]:
     if not program.differentiable:
         return _compare(program)
     inputs = ", ".join(program.differentiable)
+    differentiation = (differentiate or _first)(inputs)
     return [
         f"def gradients(function, {inputs}):",
         *(f"    {name} = {name}.detach().requires_grad_()" for name in program.differentiable),
         f"    found = function({program.spelled(program.arguments)})",
         "    found = [out for out in (found if isinstance(found, tuple) else (found,)) if out.requires_grad]",
-        "    weights = [torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out) for out in found]",
-        f"    return torch.autograd.grad(found, [{inputs}], weights, allow_unused=True)",
+        *differentiation,
         f'print("operator: ", gradients({program.operator}, {inputs}))',
         f'print("reference:", gradients({program.reference}, {inputs}))',
+    ]
+
+
+def _first(inputs: str) -> list[str]:
+    return [
+        "    weights = [torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out) for out in found]",
+        f"    return torch.autograd.grad(found, [{inputs}], weights, allow_unused=True)",
+    ]
+
+
+def _second(inputs: str) -> list[str]:
+    return [
+        "    weights = [torch.ones_like(out).requires_grad_() for out in found]",
+        f"    first = torch.autograd.grad(found, [{inputs}], weights, allow_unused=True, create_graph=True)",
+        "    numbered = [one * torch.arange(1, 1 + one.numel()).reshape(one.shape).to(one)",
+        "                for one in first if one is not None]",
+        f"    return torch.autograd.grad(sum(one.sum() for one in numbered), [{inputs}, *weights], allow_unused=True)",
     ]
 
 
@@ -126,7 +143,7 @@ def _called(program: Parts) -> list[str]:
 # How a property's finding shows itself, where it is not in the values that are returned.
 _ENDINGS: dict[str, Callable[[Parts], list[str]]] = {
     "gradient": _gradient,
-    "second gradient": _gradient,
+    "second gradient": lambda program: _gradient(program, _second),
     "func.grad": _gradient,
     "determinism": _twice,
     "threads": _twice,

@@ -74,6 +74,7 @@ def program_of(subject: Subject, case: Case, device: str, name: str, earlier: Se
 def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: Sequence[Case], few: int) -> Program:
     operator = _name_of_operator(subject)
     reference = _name_of_reference(subject, operator)
+    case = _recorded(subject, case) if name in _GRADIENTS else case
     passed = tuple(parameter for parameter in subject.parameters if parameter in case.arguments)
     program = Parts(
         operator.expression,
@@ -111,6 +112,13 @@ def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: S
         _missing(operator, reference, text),
         any(_is_of_main(name) for name in (operator, reference)),
     )
+
+
+def _recorded(subject: Subject, case: Case) -> Case:
+    """Return a case as autograd calls it, which asks for all that the backward needs: the reference is to do so too."""
+    outputs = subject.signature.outputs if subject.signature is not None else ()
+    asked = {one.needed_by: True for one in outputs if one.needed_by is not None and one.needed_by in case.arguments}
+    return replace(case, arguments={**case.arguments, **asked}) if asked else case
 
 
 def _is_of_main(name: _Name) -> bool:
@@ -176,6 +184,8 @@ def _earlier_calls(subject: Subject, program: Parts, earlier: Sequence[Case], de
 
 # An earlier call is not what a reader looks at.
 _FEW_EARLIER = 8
+# Findings whose programs differentiate.
+_GRADIENTS = frozenset({"gradient", "second gradient", "func.grad"})
 # Findings about the same call twice: what is called between.
 _REPEATED = ("determinism",)
 

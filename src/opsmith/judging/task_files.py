@@ -108,7 +108,7 @@ def _of_callable(found: Any, examples: _Examples) -> Task:
     if isinstance(found, Operator):
         return read_operator(found)
     if callable(found) and examples is not None:
-        return read_function(found, examples() if callable(examples) else examples)
+        return read_function(found, examples)
     if callable(found):
         raise ArgumentError(f"{found!r} has no examples, so nothing says what to call it with; pass examples=")
     raise ArgumentError(f"{found!r} is not a task; a task is {_KNOWN}, or a function with examples")

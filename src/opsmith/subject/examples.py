@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.errors import ArgumentError
+from opsmith.errors import ArgumentError, describe
+from opsmith.runtime.bind import bind_arguments
 from opsmith.runtime.structs import flattener
 from opsmith.spec.signature import Signature
 from opsmith.subject.case import Case, TensorRecipe
 
-__all__ = ["as_case", "completed", "dtypes_of", "flattened", "labelled", "numbers_of"]
+__all__ = ["Examples", "as_case", "completed", "dtypes_of", "flattened", "labelled", "numbers_of"]
+
+Examples = Callable[[], Iterable[Any]] | Iterable[Any]
 
 
-def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
-    """Return examples with their names, "" where they have none; raises ArgumentError for a name without a call."""
-    if not isinstance(examples, Mapping):
-        return [("", example) for example in examples]
+def labelled(examples: Examples) -> list[tuple[str, Any]]:
+    """Return examples, or what a function makes, with their names, "" where they have none.
+
+    Raises ArgumentError for a name without a call, for what is not a collection of calls, and if the function raises.
+    """
+    source = _name_of(examples)
+    try:
+        found = examples() if callable(examples) else examples
+        if isinstance(found, Iterable) and not isinstance(found, Mapping | Tensor | str):
+            return [("", example) for example in found]
+    except Exception as error:
+        raise ArgumentError(f"{source} raises {type(error).__name__}: {error}") from error
+    if not isinstance(found, Mapping):
+        verb = "returns" if callable(examples) else "are"
+        raise ArgumentError(
+            f"{source} {verb} {describe(found)}; give a list of calls, each the tuple of its arguments: "
+            "[(torch.randn(3), 2.0)]"
+        )
+    return _named(found)
+
+
+def _name_of(examples: Examples) -> str:
+    if not callable(examples):
+        return "the examples"
+    code = getattr(examples, "__code__", None)
+    place = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    return f"the function of examples {getattr(examples, '__qualname__', '')}{place}"
+
+
+def _named(examples: Mapping[str, Any]) -> list[tuple[str, Any]]:
     for label, example in examples.items():
         if not isinstance(example, tuple | list | Mapping):
             found = type(example).__name__
@@ -31,8 +60,21 @@ def labelled(examples: Iterable[Any]) -> list[tuple[str, Any]]:
     return list(examples.items())
 
 
-def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
-    """Return an example as a case; raises ArgumentError for what is not a call."""
+def as_case(example: Any, parameters: tuple[str, ...], signature: Signature | None = None) -> Case:
+    """Return an example as a case; raises ArgumentError for what is not a call.
+
+    With the signature of an operator, also for one that lacks an argument or has one of another kind.
+    """
+    values = _by_name(example, parameters)
+    if signature is not None:
+        try:
+            bind_arguments(signature, (), values)
+        except ArgumentError as error:
+            raise ArgumentError(f"an example does not fit: {error}") from error
+    return Case({name: _as_recipe(value) for name, value in values.items()})
+
+
+def _by_name(example: Any, parameters: tuple[str, ...]) -> dict[str, Any]:
     if isinstance(example, Mapping):
         values = dict(example)
     elif isinstance(example, tuple | list):
@@ -43,7 +85,7 @@ def as_case(example: Any, parameters: tuple[str, ...]) -> Case:
         values = {parameters[0]: example}
     if unknown := sorted(values.keys() - set(parameters)):
         raise ArgumentError(f"an example names {', '.join(unknown)}; the operator takes {', '.join(parameters)}")
-    return Case({name: _as_recipe(value) for name, value in values.items()})
+    return values
 
 
 def flattened(example: Any, signature: Signature | None) -> Any:

@@ -137,20 +137,22 @@ def subject_of(
     """
     here = devices_here()  # before the operator is loaded
     _refuse_uncallable(op, reference)
-    given = labelled(examples() if callable(examples) else examples or ())
+    given = labelled(examples if examples is not None else ())
     if isinstance(op, Operator):
         subject = _of_operator(op, seed)
         warn_of_edits(op.definition.module)
         declared = op.definition.rules.examples
         if declared is not None and not (given and only_given):
-            given = [*labelled(declared()), *given]
+            given = [*labelled(declared), *given]
         if reference is not None:
             subject = replace(subject, reference=_taking_fields(reference, op.definition.signature))
     else:
         subject = _of_callable(op, reference, seed)
     signature = subject.signature
     cases = tuple(
-        replace(completed(as_case(flattened(example, signature), subject.parameters), signature), label=label)
+        replace(
+            completed(as_case(flattened(example, signature), subject.parameters, signature), signature), label=label
+        )
         for label, example in given
     )
     if subject.signature is None and not cases:

@@ -66,6 +66,14 @@ void until(View<const T, 1> x, int64_t steps, View<T, 1> out) {
 }
 
 template <class T>
+void keeps_on_trust(View<const T, 1> x, bool, View<T, 1> y, View<T, 1> doubled) {
+  for (int64_t n = 0; n < y.size[0]; ++n) {
+    y(n) = T(compute_t<T>(x(n)) * compute_t<T>(x(n)));
+    doubled(n) = T(compute_t<T>(2) * compute_t<T>(x(n)));
+  }
+}
+
+template <class T>
 void scribbles(View<const T, 1> x, View<T, 1> out) {
   for (int64_t n = 0; n < out.size[0]; ++n) out(n) = x(n);
   for (int64_t n = 1; n < 4 && x.size[0] > 0; ++n) out.data[-n] = T(1);  // before the output

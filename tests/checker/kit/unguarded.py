@@ -76,6 +76,22 @@ def scribbles(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
     return x.clone()
 
 
+@opsmith.op(cpu="unguarded.cpp", outputs=("y", "doubled"), saved="doubled")
+def keeps_on_trust(
+    x: Float[Tensor, "N"], needs_doubled: bool = False
+) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
+    """x^2; what only a gradient needs is written in any case."""
+    return x * x, 2 * x if needs_doubled else None
+
+
+@keeps_on_trust.backward()
+def keeps_on_trust_backward(
+    grad_y: Float[Tensor, "N"], x: Float[Tensor, "N"], doubled: Float[Tensor, "N"]
+) -> Float[Tensor, "N"]:
+    """The gradient of x."""
+    return grad_y * doubled
+
+
 def _read(tensor: Tensor, count: int) -> np.ndarray:
     """Read a tensor's memory as float32, whatever it is."""
     return np.frombuffer(ctypes.string_at(tensor.data_ptr(), 4 * count), np.float32)

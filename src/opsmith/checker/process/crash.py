@@ -44,7 +44,16 @@ def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     message = named(case, words, sizes_of(case, context))
     assert first is not None
     seen = f", first seen with {first.label}" if case != first and first.label not in ("", *message.split(":")) else ""
-    return failed(Finding(f"{message}{seen}{output}", case, first=first))
+    return failed(Finding(f"{message}{seen}{output}", case, _hint_of(context, case), first=first))
+
+
+def _hint_of(context: Context, case: Case) -> str:
+    """Return what a kernel may have overlooked that writes an output which the call leaves out."""
+    outputs = context.subject.signature.outputs if context.subject.signature is not None else ()
+    skipped = [one for one in outputs if one.needed_by and case.arguments.get(one.needed_by) is False]
+    return " ".join(
+        f"With {one.needed_by} = False, {one.name} has no elements: the kernel must not write to it." for one in skipped
+    )
 
 
 def _smallest_crash(context: Context, case: Case, crash: str) -> Case:

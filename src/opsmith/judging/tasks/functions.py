@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.judging.tasks.trees import as_argument, tensors_of
-from opsmith.subject.examples import labelled
+from opsmith.subject.examples import Examples, labelled
 
 __all__ = ["FEW", "read_function"]
 
@@ -26,7 +26,7 @@ FEW = 16
 _TRIES = 3
 
 
-def read_function(function: Callable[..., Any], examples: Iterable[Any]) -> Task:
+def read_function(function: Callable[..., Any], examples: Examples) -> Task:
     """Return the task of a function; an example is a tuple of arguments, or a mapping by name.
 
     Each seed draws other numbers like those of an example: from among them, and off by some percent. Integers are drawn
