@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from jaxtyping import Float
+from kit import unguarded
 from kit_screen import operators
 from torch import Tensor
 
@@ -49,6 +50,15 @@ def test_a_crash_is_one_defect():
     report = check(subject_of(operators.crashing), "value", "sizes", "fake")
     assert states(report) == {"value": "passed", "sizes": "failed", "fake": "not run"}
     assert report.results[-1].outcome.note == "the operator itself crashes there: see sizes"
+
+
+@pytest.mark.compile
+def test_a_crash_in_an_output_that_is_left_out_says_so():
+    report = check(subject_of(unguarded.keeps_on_trust), "value", "func.grad")
+    finding, *_ = report.findings
+    assert "a segmentation fault" in finding.message
+    assert finding.hint == "With needs_doubled = False, doubled has no elements: the kernel must not write to it."
+    assert states(report) == {"value": "failed", "func.grad": "not run"}
 
 
 @pytest.mark.compile

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from opsmith import _env
 from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Target
-from opsmith.build.record import describe_build, read_headers
+from opsmith.build.record import describe_build, digests_for_record, read_headers
 from opsmith.build.watcher import Watcher, watched
 from opsmith.errors import BuildError
 from opsmith.store import (
     Artifact,
     Store,
     default_root,
-    digest_headers,
     edited_since,
     outlive_edits,
     source_key,
@@ -81,7 +80,7 @@ def obtain_artifact(
                 )
                 headers = read_headers(plan, toolchain, scratch)
                 # Before the question: what is saved after it must not be what is recorded. One that is gone is edited.
-                digests = digest_headers(header for header in headers if header.is_file())
+                digests = digests_for_record(plan, scratch, [header for header in headers if header.is_file()])
                 edited = edited_since([*headers, *sources], started_ns, ahead)
                 # The second question is for what was saved while this process waited for the lock.
                 if edited or key_inputs(plan, toolchain, target) != inputs:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsmith._version import __version__
 from opsmith.build.plan import Plan, Target
-from opsmith.store import Layout, Manifest, default_root, read_depfile
+from opsmith.build.shadowing import find_absent
+from opsmith.store import Layout, Manifest, default_root, digest_headers, read_depfile
+from opsmith.store.headers import ABSENT
 
 if TYPE_CHECKING:
     from opsmith.store import Kind
     from opsmith.toolchain import Toolchain
 
-__all__ = ["describe_build", "read_headers"]
+__all__ = ["describe_build", "digests_for_record", "read_headers"]
 
 
 def describe_build(
@@ -68,6 +70,14 @@ def read_headers(plan: Plan, toolchain: Toolchain, folder: Path) -> tuple[Path, 
                 if not any(map(resolved.is_relative_to, really)):
                     found[_from_root(header, root_at) or resolved] = None
     return tuple(found)
+
+
+def digests_for_record(plan: Plan, folder: Path, headers: Iterable[Path]) -> dict[str, str]:
+    """Return what a record of a plan that was built in a folder says of headers: of those that it read, and of those that
+    it would have read. Raises OSError if one of the first cannot be read.
+    """
+    read = tuple(headers)
+    return {str(path): ABSENT for path in find_absent(plan, folder, read)} | digest_headers(read)
 
 
 def _from_root(header: Path, root_at: Callable[[Path], Path | None]) -> Path | None:

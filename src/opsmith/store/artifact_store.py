@@ -151,7 +151,8 @@ class Store:
     ) -> Artifact:
         """Move a finished staging folder into the store and return the artefact.
 
-        `headers` are the absolute paths and digests of the headers that the compiler read (`digest_headers`). Those in
+        `headers` are the absolute paths and digests of the headers that the compiler read (`digest_headers`), and those
+        of paths at which a header would have been read, each with ABSENT. Those in
         a staging folder are left out: no one can find them there, and generated text is part of the source key.
         Where another process has published the same artefact already, theirs is returned and ours is dropped.
 

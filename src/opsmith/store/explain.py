@@ -9,7 +9,7 @@ from typing import Literal
 
 from opsmith.store import keys
 from opsmith.store.artifact_store import NO_ROOTS, Store
-from opsmith.store.headers import HeaderDigests
+from opsmith.store.headers import ABSENT, HeaderDigests
 from opsmith.store.index import changed_headers, read_records
 from opsmith.store.intact import Artifact, read_manifest
 from opsmith.store.lines import first_changed_line
@@ -62,7 +62,8 @@ def _explain_headers(store: Store, source_key: str, roots: Mapping[str, Path]) -
     nearest = min(changed, key=lambda artifact: len(changed[artifact]))
     if not changed[nearest]:
         return Miss("lost")
-    changes = tuple(Change(header, "changed") for header in changed[nearest])
+    then = next(record.headers for record in records if record.artifact == nearest)
+    changes = tuple(Change(name, "added" if then[name] == ABSENT else "changed") for name in changed[nearest])
     folder = store.layout.artifact(nearest)
     manifest = read_manifest(folder)
     return Miss("headers", changes, Artifact(nearest, folder, manifest) if manifest else None)

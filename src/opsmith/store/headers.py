@@ -13,12 +13,16 @@ from pathlib import Path, PurePath
 from opsmith.store.keys import digest_file
 
 __all__ = [
+    "ABSENT",
     "HeaderDigests",
     "digest_headers",
     "is_portable_name",
     "portable_name",
     "resolve_name",
 ]
+
+# In place of a digest: the build was one without such a file.
+ABSENT = ""
 
 # No compiler gets through a header of this size. A record that comes from elsewhere may name any file, and a sparse one
 # can be of any size.
@@ -69,6 +73,10 @@ class HeaderDigests:
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self._roots = roots
         self._known: dict[str, str | None] = {}
+
+    def is_as_then(self, name: str, digest: str) -> bool:
+        """Tell whether the header of a portable name is as it was recorded, or there is still none where there was none."""
+        return (self.now(name) or ABSENT) == digest
 
     def now(self, name: str) -> str | None:
         """Return the digest of the header of this portable name, or None if it cannot be read."""

@@ -2,7 +2,8 @@
 
 A source key cannot cover headers: only the compiler knows which it reads. So each publication leaves a record of the
 headers it found, and a lookup accepts the record whose headers all still have the recorded digests (the direct mode of
-ccache, https://ccache.dev/manual/latest.html#_the_direct_mode).
+ccache, https://ccache.dev/manual/latest.html#_the_direct_mode). Unlike there, a record may also say where no header was,
+ahead of those that were found (`ABSENT`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FORMAT_VERSION = 2
 
 
 class Record(NamedTuple):
-    """One publication: the portable names and digests of its headers, and the artefact made from them."""
+    """One publication: the portable names and digests (or ABSENT) of its headers, and the artefact made from them."""
 
     headers: Mapping[str, str]
     artifact: str
@@ -57,8 +58,8 @@ class Record(NamedTuple):
 def read_records(folder: Path) -> tuple[Record, ...]:
     """Return a source key's readable records, those with the most headers first.
 
-    Where a header appeared that a source asks for with `__has_include`, the record from before it still holds; the
-    longer record is then the truer one. Records that others could have written do not count.
+    Where a header appeared that the compiler would now take, a record without its absence still holds; the longer record
+    is then the truer one. Records that others could have written do not count.
     """
     if not (is_private(folder.parent) and is_private(folder)):
         return ()
@@ -76,12 +77,12 @@ def write_record(folder: Path, record: Record, *, scratch: Path) -> None:
 
 def is_current(record: Record, digests: HeaderDigests) -> bool:
     """Tell whether every header of the record is now as it was then."""
-    return all(digests.now(name) == digest for name, digest in record.headers.items())
+    return all(digests.is_as_then(name, digest) for name, digest in record.headers.items())
 
 
 def changed_headers(record: Record, digests: HeaderDigests) -> tuple[str, ...]:
-    """Return the headers of the record that changed or are gone."""
-    return tuple(name for name, digest in record.headers.items() if digests.now(name) != digest)
+    """Return the headers of the record that changed, are gone, or have appeared where there was none."""
+    return tuple(name for name, digest in record.headers.items() if not digests.is_as_then(name, digest))
 
 
 def read_record(path: Path) -> Record | None:

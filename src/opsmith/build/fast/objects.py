@@ -18,10 +18,10 @@ from pathlib import Path
 
 from opsmith.build.key import key_inputs
 from opsmith.build.plan import Plan, Step, Target
-from opsmith.build.record import describe_build, read_headers
+from opsmith.build.record import describe_build, digests_for_record, read_headers
 from opsmith.errors import StoreError
 from opsmith.spec.extension import ExistingSources
-from opsmith.store import Store, digest_headers, edited_since, source_key
+from opsmith.store import Store, edited_since, source_key
 from opsmith.store.depfile import depfile_text
 from opsmith.store.headers import portable_name, resolve_name
 from opsmith.store.reading import parse_json, read_regular
@@ -111,7 +111,7 @@ def _keep(part: Plan, toolchain: Toolchain, target: Target, store: Store, folder
     step = part.steps[0]
     headers = read_headers(part, toolchain, folder)
     # Before the question: what is saved after it must not be what is recorded.
-    digests, inputs = digest_headers(headers), _inputs(part, toolchain, target)
+    digests, inputs = digests_for_record(part, folder, headers), _inputs(part, toolchain, target)
     if edited_since([*headers, *step.users], since_ns):
         return
     with store.staging() as scratch:

@@ -24,11 +24,11 @@ from opsmith.build.ninja import run_steps
 from opsmith.build.plan import INCLUDE_DIR, Plan, plan_extension
 from opsmith.build.prebuilt import library_name
 from opsmith.build.prepare import Prepared, prepare
-from opsmith.build.record import describe_build, read_headers
+from opsmith.build.record import describe_build, digests_for_record, read_headers
 from opsmith.codegen.extension import assemble
 from opsmith.errors import StoreError
 from opsmith.spec.definition import Definition, Device, Group
-from opsmith.store import Store, default_root, digest_file, digest_headers, edited_since, read_depfile, source_key
+from opsmith.store import Store, default_root, digest_file, edited_since, read_depfile, source_key
 
 __all__ = ["Builder", "Built"]
 
@@ -184,7 +184,7 @@ class Builder:
         toolchain, target = self._prepared.toolchain, self._prepared.target
         headers = read_headers(plan, toolchain, work)
         try:
-            digests = digest_headers(headers)  # first: an edit behind the digests would go unseen
+            digests = digests_for_record(plan, work, headers)  # first: an edit behind the digests would go unseen
             if edited_since([header for header in headers if header.is_relative_to(INCLUDE_DIR)], started_ns):
                 return
             with store.staging() as staging:

@@ -19,13 +19,14 @@ _ALONE_S = 10.0
 
 
 def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | None:
-    """Return `not run` where the plain call dies too and an earlier property has found that.
+    """Return `not run` where the call dies by itself too and an earlier property has found that.
 
-    A kernel that crashes at a certain size does so under every property that comes to it, and is one defect.
+    A kernel that crashes at a certain size does so under every property that comes to it, and is one defect. A property
+    that tells no case makes plain calls.
     """
-    if not (earlier and isinstance(doing, Case)):
+    if not earlier:
         return None
-    ended = _call_alone(context, doing)
+    ended = _call_alone(context, doing if isinstance(doing, Case) else context.subject.suite.plain(context.dtypes))
     how = "hangs" if ended.hung else "crashes"
     return not_run(f"the operator itself {how} there: see {earlier[0]}") if _died(ended) else None
 
