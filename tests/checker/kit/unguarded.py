@@ -77,9 +77,7 @@ def scribbles(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
 
 
 @opsmith.op(cpu="unguarded.cpp", outputs=("y", "doubled"), saved="doubled")
-def keeps_on_trust(
-    x: Float[Tensor, "N"], needs_doubled: bool = False
-) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
+def keeps_on_trust(x: Float[Tensor, "N"], needs_doubled: bool = False) -> tuple[Float[Tensor, "N"], Float[Tensor, "N"]]:
     """x^2; what only a gradient needs is written in any case."""
     return x * x, 2 * x if needs_doubled else None
 
