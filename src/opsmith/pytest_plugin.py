@@ -50,6 +50,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Collect nothing else where the operators are all that the command line asks for."""
+    if config.getoption("opsmith"):
+        _refuse_wrong_options(config)
     if config.getoption("opsmith") and config.args_source != pytest.Config.ArgsSource.ARGS:
         config.args = []
 
@@ -60,6 +62,17 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     """Add a test for each operator, property and device."""
     for path in config.getoption("opsmith"):
         items.extend(_tests_of(session, path))
+
+
+def _refuse_wrong_options(config: pytest.Config) -> None:
+    """Raise pytest's error for a command line, once and not in each test."""
+    from opsmith.checker.options import CheckOptions
+    from opsmith.checker.plans import plan_of
+
+    try:
+        plan_of(CheckOptions(dtypes=config.getoption("opsmith_dtype"), seconds=config.getoption("opsmith_seconds")))
+    except OpsmithError as error:
+        raise pytest.UsageError(f"--opsmith: {error}") from error
 
 
 @pytest.fixture

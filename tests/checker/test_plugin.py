@@ -88,10 +88,17 @@ def test_a_run_without_it_imports_nothing(user_python: Python, project: Path):
 
 
 @pytest.mark.slow("runs pytest in a process of its own")
-def test_a_wrong_path_is_a_wrong_command_line(user_python: Python, project: Path):
-    done = user_python.run("-m", "pytest", "--opsmith", "no_such_module", cwd=project, fails=True)
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (("no_such_module",), "--opsmith no_such_module: no module or folder no_such_module"),
+        (("kit_screen", "--opsmith-dtype", "floot"), "--opsmith: unknown element type 'floot'; operators have"),
+    ],
+)
+def test_a_wrong_command_line_is_told_once(user_python: Python, project: Path, argv: tuple[str, ...], told: str):
+    done = user_python.run("-m", "pytest", "--opsmith", *argv, cwd=project, fails=True)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--opsmith no_such_module: no module or folder no_such_module" in done.stderr
+    assert told in done.stderr
 
 
 @pytest.mark.slow("a check in a process of its own")

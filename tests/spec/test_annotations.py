@@ -275,7 +275,7 @@ def batched(x: Float[Tensor, "*b N"]) -> Float[Tensor, "*b N"]: ...
 @pytest.mark.parametrize(
     ("function", "choices", "words"),
     [
-        (two, {"outputs": ("y",)}, "outputs= names 1 outputs, but 2 are annotated"),
+        (two, {"outputs": ("y",)}, "outputs= has 1 names, but 2 of the results are annotated"),
         (
             two,
             {"outputs": ("y", "y")},

@@ -88,12 +88,13 @@ def test_a_saved_output_may_have_a_flag() -> None:
     assert marked.schema == signature.schema
 
 
-def test_what_callers_see_is_always_needed() -> None:
-    def forward(x: Matrix, needs_y: bool = False) -> tuple[Matrix, Float[Tensor, "B"]]: ...
+def test_a_flag_of_another_kind_is_an_argument_like_any_other() -> None:
+    def forward(x: Matrix, needs_y: int = 0) -> tuple[Matrix, Float[Tensor, "B"]]: ...
 
     assert [output.needed_by for output in mark_unneeded_saved(read_forward(forward)).outputs] == [None, None]
 
 
+def seen(x: Matrix, needs_y: bool = False) -> tuple[Matrix, Float[Tensor, "B"]]: ...
 def whole(x: Matrix, needs_norm: int = 0) -> tuple[Matrix, Float[Tensor, "B"]]: ...
 def asked_for(x: Matrix, needs_norm: bool) -> tuple[Matrix, Float[Tensor, "B"]]: ...
 def wanted(x: Matrix, needs_norm: bool = True) -> tuple[Matrix, Float[Tensor, "B"]]: ...
@@ -106,6 +107,10 @@ def unknown(x: Matrix, needs_norm: bool = False) -> tuple[Matrix, Float[Tensor, 
         (whole, "needs_norm says whether the saved output norm is needed, but is int: annotate it bool"),
         (asked_for, "only calls with a gradient need it, so give it the default False"),
         (wanted, "only calls with a gradient need it, so give it the default False"),
+        (
+            seen,
+            "needs_y is for the output y, which is not in saved=: only what is kept for the backward can be left out",
+        ),
         (unknown, "no input gives the size K of norm, which is left out where needs_norm is False. Take an argument"),
     ],
 )

@@ -109,8 +109,10 @@ def _import_root(location: Path) -> tuple[Path, str]:
         declaring = [child.name for child in candidates if any(_declaring_files(child))]
         if len(declaring) != 1:
             found = f"found {', '.join(declaring)}" if declaring else "found none"
+            files = [file for file in sorted(folder.glob("*.py")) if _MENTIONS.search(file.read_bytes())]
+            hint = f"; did you mean {files[0]}?" if files else ""
             raise DefinitionError(
-                f"{location} is not a package and must contain exactly one that declares operators; {found}"
+                f"{location} is not a package and must contain exactly one that declares operators; {found}{hint}"
             )
         parts = declaring
     return folder, ".".join(parts)
@@ -159,7 +161,10 @@ def import_named(name: str, path: str) -> Any:
 
 
 def _where(name: str) -> str:
-    """Return where a module was looked for, or the folder that has it in a project that keeps packages in `src`."""
+    """Return where a module was looked for, or what may have been meant: a function of a module, or a folder in `src`."""
+    module, _, attribute = name.rpartition(".")
+    if module in sys.modules and hasattr(sys.modules[module], attribute):
+        return f"; did you mean {module}::{attribute}?"
     location = Path("src", *name.split("."))
     with suppress(OSError):
         if location.is_dir():

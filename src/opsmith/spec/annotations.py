@@ -104,7 +104,9 @@ def _read_arguments(
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise DefinitionError(f"{where} is positional-only, which a schema cannot express; remove the `/`")
     if parameter.name not in hints:
-        raise DefinitionError(f"{where} has no annotation; it can be {CAN_BE}")
+        is_self = parameter.name in ("self", "cls")
+        hint = ". A method cannot be an operator: declare a function, and call it in the method" if is_self else ""
+        raise DefinitionError(f"{where} has no annotation; it can be {CAN_BE}{hint}")
     if (found := find_dataclass(where, hints[parameter.name])) is not None:
         return read_fields(operator, parameter, found, with_defaults=class_defaults)
     return (_read_parameter(where, parameter, hints[parameter.name], choices),)
@@ -155,7 +157,10 @@ def _read_outputs(operator: str, annotation: Any, choices: Choices, forward: Sig
     elif names is None:
         names = ("out",) if len(annotations) == 1 else tuple(f"out{index}" for index in range(len(annotations)))
     if len(names) != len(annotations):
-        raise DefinitionError(f"{operator}: outputs= names {len(names)} outputs, but {len(annotations)} are annotated")
+        verb = "is" if len(annotations) == 1 else "are"
+        raise DefinitionError(
+            f"{operator}: outputs= has {len(names)} names, but {len(annotations)} of the results {verb} annotated"
+        )
     outputs = []
     for name, item in zip(names, annotations, strict=True):
         where = f"{operator}: the output {name}"

@@ -17,8 +17,8 @@ __all__ = ["mark_unneeded_gradients", "mark_unneeded_saved"]
 def mark_unneeded_saved(forward: Signature) -> Signature:
     """Return a forward whose saved outputs know the argument `needs_<output>` that tells whether they are needed.
 
-    Raises DefinitionError unless that is a bool with the default False, for nobody but a gradient needs them, and if the
-    kernel alone knows a size of such an output: one that is left out tells no size.
+    Raises DefinitionError unless that is a bool with the default False, for nobody but a gradient needs them, if the output
+    is not saved, and if the kernel alone knows a size of it: one that is left out tells no size.
     """
     return replace(forward, outputs=tuple(_with_flag(forward, output) for output in forward.outputs))
 
@@ -44,9 +44,14 @@ def mark_unneeded_gradients(backward: Signature, wiring: Wiring) -> Signature:
 
 
 def _with_flag(forward: Signature, output: Output) -> Output:
-    parameter = forward.parameter(f"needs_{output.name}") if output.saved else None
-    if parameter is None:
+    parameter = forward.parameter(f"needs_{output.name}")
+    if parameter is None or (parameter.kind is not Kind.BOOL and not output.saved):
         return output
+    if not output.saved:
+        raise DefinitionError(
+            f"{forward.name}: the argument {parameter.label} is for the output {output.name}, which is not in saved=: "
+            "only what is kept for the backward can be left out. Save it, or give the argument another name"
+        )
     _check_flag(forward, parameter, output)
     marked = replace(output, needed_by=parameter.name)
     _check_sizes(forward, marked, "Take an argument")
