@@ -153,6 +153,7 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
         ([TWICE, "--json", "--markdown"], "--json and --markdown both print"),
         ([TWICE, "--html", str(KIT)], "is a directory"),
         ([TWICE, "--json", str(KIT)], "is a folder; name a file in it"),
+        ([TWICE, "--html", f"{KIT}/operators.py/page.html"], "page.html cannot be written: "),
         (["no_such.json"], "no_such.json cannot be read"),
     ],
 )

@@ -63,6 +63,7 @@ def test_a_folder_stands_for_all_that_it_declares():
         (["torch.ops.aten.sin.default", "--reference", "torch"], "write it as module:function"),
         (["torch.ops.aten.sin.default", "--reference", "torch:no_such"], "torch has no no_such"),
         (["torch.ops.aten.sin.default", "--import", "no_such_module"], "--import no_such_module"),
+        ([f"{KIT}/operators.py::right", "--html", f"{KIT}/operators.py/page.html"], "page.html cannot be written: "),
     ],
 )
 def test_a_wrong_command_line_exits_with_2(arguments: list[str], message: str):

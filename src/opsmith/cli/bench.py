@@ -16,7 +16,7 @@ from opsmith.cli.bench_output import STDOUT, Output
 from opsmith.cli.bench_runs import run_again, with_defaults
 from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, is_given, options_of, read_options
-from opsmith.cli.selection import import_modules, refuse_missing_gpu, refuse_several, usage_errors
+from opsmith.cli.selection import import_modules, refuse_missing_gpu, refuse_several, refuse_unwritable, usage_errors
 from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def _refuse(output: Output, earlier: Path | None, tolerance: float | None) -> No
     for file in [output.page, None if output.json_file in (None, STDOUT) else Path(str(output.json_file))]:
         if file is not None and file.is_dir():
             raise ArgumentError(f"{file} is a folder; name a file in it")
+        refuse_unwritable(file)
 
 
 def _read(file: Path) -> tuple[BenchReport, ...]:

@@ -16,7 +16,7 @@ from opsmith.checker.options import CheckOptions
 from opsmith.cli.check_mutate import MUTATION_OPTIONS, run_mutation
 from opsmith.cli.completion import complete_path
 from opsmith.cli.options import flags_for_one, options_of, read_options
-from opsmith.cli.selection import import_modules, refuse_several, usage_errors
+from opsmith.cli.selection import import_modules, refuse_several, refuse_unwritable, usage_errors
 from opsmith.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def command(
     line is wrong.
     """
     with usage_errors():
+        refuse_unwritable(page)
         if mutate or any(values[name] for name in MUTATION_OPTIONS):
             _refuse_beside_mutate(mutate, sanitize, page)
             sys.exit(0 if run_mutation(path, imports, values, as_json=as_json, verbose=verbose) else 1)
@@ -80,7 +81,6 @@ def command(
     if page is not None:
         from opsmith.report.check.page import reports_as_html
 
-        page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(reports_as_html(reports), encoding="utf-8")
     if not all(report.ok for report in reports):
         sys.exit(1)

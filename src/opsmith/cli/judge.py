@@ -14,7 +14,7 @@ import click
 
 from opsmith._streams import flush_streams
 from opsmith.cli.options import options_of, read_options
-from opsmith.cli.selection import usage_errors
+from opsmith.cli.selection import refuse_unwritable, usage_errors
 from opsmith.errors import ArgumentError
 from opsmith.judging.options import JudgeOptions
 
@@ -70,6 +70,7 @@ def command(
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # the task's reference runs here, and may be native code
     with usage_errors():
+        refuse_unwritable(page, log)
         options = read_options(JudgeOptions, values)
         if (candidate is None) == (folder is None):
             raise ArgumentError("give one candidate, or --batch and a folder of them")
@@ -96,7 +97,6 @@ def _finish(judgements: Sequence[Judgement], require: str, page: Path | None) ->
     if page is not None:
         from opsmith.report.judge.page import judgements_as_html
 
-        page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(judgements_as_html(judgements), encoding="utf-8")
     return _status(judgements, require)
 

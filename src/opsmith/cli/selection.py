@@ -18,6 +18,7 @@ __all__ = [
     "read_sizes",
     "refuse_missing_gpu",
     "refuse_several",
+    "refuse_unwritable",
     "usage_errors",
 ]
 
@@ -54,6 +55,22 @@ def refuse_missing_gpu(device: str | None) -> None:
 
     if device == "cuda" and not torch.cuda.is_available():
         raise ArgumentError("--device cuda: torch does not see a GPU")
+
+
+def refuse_unwritable(*files: Path | None) -> None:
+    """Raise ArgumentError for a file that cannot be written at the end of long work; makes its folder."""
+    for file in files:
+        if file is None:
+            continue
+        is_new = not file.exists()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("a"):
+                pass
+            if is_new:
+                file.unlink()
+        except OSError as error:
+            raise ArgumentError(f"{file} cannot be written: {error.strerror}") from error
 
 
 @contextmanager

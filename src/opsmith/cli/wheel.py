@@ -62,6 +62,7 @@ def command(
     does not work where `--prove` runs it.
     """
     from opsmith.cli.prove import print_proof
+    from opsmith.cli.selection import refuse_unwritable
     from opsmith.package.wheel.build import WheelRequest, build_wheel
     from opsmith.report.audit.text import audit_lines
     from opsmith.report.terminal import colour, console_for, echo, line_width
@@ -70,6 +71,7 @@ def command(
     request = WheelRequest(
         project, output, torch_target, archs, against, standalone, cuda and parse_cuda_release(cuda, "--cuda")
     )
+    refuse_unwritable(output / ".opsmith")  # before minutes of compiling
     built = build_wheel(request, lambda line: click.echo(line, err=True))
     if not as_json:
         console = console_for()
