@@ -153,7 +153,6 @@ def in_terminal(argv: list[str], env: dict[str, str]) -> str:
         ([TWICE, "--json", "--markdown"], "--json and --markdown both print"),
         ([TWICE, "--html", str(KIT)], "is a directory"),
         ([TWICE, "--json", str(KIT)], "is a folder; name a file in it"),
-        ([TWICE, "--html", f"{KIT}/operators.py/page.html"], "page.html cannot be written: "),
         (["no_such.json"], "no_such.json cannot be read"),
     ],
 )
@@ -217,7 +216,8 @@ def test_what_was_measured_is_kept_where_it_cannot_be_compared(stored, tmp_path:
 
 def test_a_file_that_cannot_be_written_is_said(stored):
     file = stored("report.json", small())
-    assert "page.html cannot be written: " in bench(file, "--html", file / "page.html", code=1).output
+    output = " ".join(bench(file, "--html", file / "page.html", code=2).output.split())
+    assert "page.html cannot be written: " in output
 
 
 def test_a_report_that_cannot_be_read_is_said_before_anything_is_timed(tmp_path: Path):
