@@ -6,6 +6,7 @@ import gc
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,38 @@ def test_words_of_a_candidate_are_fit_for_files_and_terminals() -> None:
     charge = charge_of({"error": "\x1b[2J", "message": "\ud800 on\ntwo lines"}, Refusal.RAISED)
     assert charge is not None
     assert charge.message == r"\x1b[2J: \ud800 on" + "\ntwo lines"
+
+
+@pytest.mark.parametrize(
+    ("trace", "place"),
+    [
+        ('File "/tmp/x/candidate/main.py", line 7, in forward\n', " (main.py, line 7)"),
+        ("/candidate/" * 1_400_000, ""),
+        ('/candidate/main.py", line 7' + " " * 5_000, ""),
+        (f'/candidate/{"a" * 5_000}", line 7', ""),
+        ('/candidate/a\n", line 7', ""),
+        (f'/candidate/a", line {"7" * 1_000}', ""),
+        ('/candidate/\x1b[2J", line 7', r" (\x1b[2J, line 7)"),
+        ([["/candidate/"]], ""),
+    ],
+    ids=["a place", "no end", "far from the end", "a long name", "two lines", "a long number", "a command", "no text"],
+)
+def test_a_traceback_is_searched_within_bounds(trace: object, place: str) -> None:
+    begun_s = time.process_time()
+    charge = charge_of({"error": "E", "message": "m", "trace": trace}, Refusal.RAISED)
+    # Hours with an unbounded expression.
+    assert time.process_time() - begun_s < 5
+    assert charge is not None
+    assert charge.message == f"E: m{place}"
+
+
+def test_words_that_are_not_text_are_not_written_out() -> None:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    charge = charge_of({"error": nested, "message": nested, "refusal": nested}, Refusal.RAISED)
+    assert charge is not None
+    assert charge.message == "no text: no text"
 
 
 def test_claims_of_the_wrong_type_are_nothing() -> None:

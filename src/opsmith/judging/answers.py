@@ -30,8 +30,10 @@ class CellError(Exception):
 _TOLD = {str(one): one for one in (Refusal.NOT_LOADED, Refusal.MISSING_PARAMETERS)}
 # How PyTorch begins what CUDA reports: the GPU does not work in that process any more.
 _GPU_FAULT = "CUDA error: "
-# A line of a traceback in one of the candidate's files.
-_PLACE = re.compile(r'/candidate/([^"]+)", line (\d+)')
+# A line of a traceback in one of the candidate's files. Its process chooses the text, of up to 16 MiB: what is searched, and
+# what one match may take, are bounded here as well.
+_PLACE = re.compile(r'/candidate/([^"\n]{1,300})", line (\d{1,9})\b')
+_MOST_TRACE = 4000
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,24 @@ def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
     name, message = _words(found["error"], 100), _words(found.get("message", ""), 2000)
     if name == "MemoryError" or "can't allocate memory" in message or name == "OutOfMemoryError":
         return Charge(Refusal.OVER_MEMORY, f"{name}: {message}")
-    if (named := _TOLD.get(str(found.get("refusal", "")))) is not None:
+    refusal = found.get("refusal")
+    if isinstance(refusal, str) and (named := _TOLD.get(refusal)) is not None:
         return Charge(named, message)
-    places = _PLACE.findall(str(found.get("trace", "")))
-    at = f" ({places[-1][0]}, line {places[-1][1]})" if places else ""
+    at = _last_place(found.get("trace"))
     if otherwise is Refusal.RAISED and message.startswith(_GPU_FAULT):
         return Charge(Refusal.CRASHED, f"{message.splitlines()[0]}{at}")
     return Charge(otherwise, f"{name}: {message}{at}")
 
 
+def _last_place(trace: object) -> str:
+    """Return where in the candidate's files a traceback ends, as " (name, line 3)", or ""."""
+    places = _PLACE.findall(trace[-_MOST_TRACE:]) if isinstance(trace, str) else ()
+    return f" ({printable(places[-1][0])}, line {places[-1][1]})" if places else ""
+
+
 def _words(found: object, most: int) -> str:
-    """Return a candidate's own words, fit for files and terminals."""
-    return printable(str(found)[:most], lines=True)
+    """Return a candidate's own words, fit for files and terminals; of nested lists there are none, however deep they are."""
+    return printable(found[:most], lines=True) if isinstance(found, str) else "no text"
 
 
 def _sign(name: object, message: object, line: object) -> Sign:

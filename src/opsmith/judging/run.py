@@ -47,6 +47,8 @@ _POSED, _TIMED = 0.4, 0.65
 # Tensors of no more elements have one thread where nothing is timed. Several are hardly faster, and on a busy machine ten
 # times slower, because each operation waits for all of them.
 _FEW_ELEMENTS = 1 << 17
+# Names of changed files in a charge: a folder may have thousands.
+_FILES_TOLD = 5
 Watch = Callable[[str], None]
 _NOT_CALLED = Part("not judged", note="nothing was compared")
 _NOT_ASKED = Part("not judged", note="not asked for")
@@ -224,7 +226,8 @@ class _Judge:
         if cell.is_alive and found.posed.state == "accepted":
             found.signs = self._caught(cell)
         if changed := cell.changed_files():
-            self._refuse(Charge(Refusal.FILES_CHANGED, f"{', '.join(changed)} is not as it was when it was imported"))
+            names = ", ".join(changed[:_FILES_TOLD]) + (", ..." if len(changed) > _FILES_TOLD else "")
+            self._refuse(Charge(Refusal.FILES_CHANGED, f"{names} is not as it was when it was imported"))
 
     def _seed_of(self, purpose: str) -> int:
         """Return the seed of what is not timed, as generators take it."""
