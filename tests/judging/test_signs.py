@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_a_sign_is_seen(name, text):
 
 
 def test_every_sign_has_a_test():
-    assert {*SEEN, "library calls only"} == set(SIGNS)
+    assert {*SEEN, "library calls only", "not read", "more signs"} == set(SIGNS)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,53 @@ def test_what_is_usual_gives_no_sign(text):
 
 def test_a_file_that_is_not_python_gives_none():
     assert set(signs("def f(:")) == {"no kernel"}
+
+
+_DEEP = "x = a" + ".b" * 3_000
+_TRIES = "".join("    " * depth + "try:\n" for depth in range(1, 19))
+LONG = {
+    "a comment without an end": ("", "/* " * 300_000),
+    "strings without an end": ("", "\\" + '"\\' * 300_000),
+    "a map without an end": ("", "map<" * 250_000),
+    "a word without an end": ("allow_" * 150_000 + " = 1", ""),
+    "attributes of attributes": ("\n".join(f"a{number}{'.b' * 900}" for number in range(500)), ""),
+    "tries in functions": (
+        f"def f(x):\n{_TRIES}{'    ' * 19}{'a;' * 100_000}\n"
+        + "".join("    " * depth + "finally: pass\n" for depth in range(18, 0, -1)),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "native"), LONG.values(), ids=LONG.keys())
+def test_no_source_takes_long_to_look_at(text, native):
+    begun_s = time.process_time()
+    signs(text, kernel=native)
+    assert time.process_time() - begun_s < 10
+
+
+def test_what_is_too_large_is_told():
+    large = "void f() {}" * 100_000
+    assert signs("x = 1", kernel=large) == {
+        "not read": ("kernel.cu: no signs are looked for in it, since it is too large", None)
+    }
+
+
+@pytest.mark.parametrize("text", ["-" * 100_000 + "1", _DEEP], ids=["signs", "attributes"])
+def test_what_is_nested_too_deep_is_no_error(text):
+    assert set(signs(text)) <= {"no kernel", "not read"}
+    assert set(signs(KERNEL + "import threading\nx = a" + ".b" * 800)) == {"threads or processes"}
+
+
+def test_signs_are_shown_up_to_a_number_and_a_length():
+    files = {f"{number}.py": b"import threading" for number in range(1_000)}
+    files["main.py"] = b"threading." + b"a" * 10_000 + b" = 1\nimport threading"
+    found = signs_of(Candidate(Path("c"), "main.py", files))
+    assert len(found) < 100
+    assert found[-1].name == "more signs"
+    assert max(len(one.message) for one in found) < 1_000
+
+
+def test_a_comment_within_a_string_hides_nothing():
+    assert "other streams" in signs("x = 1", kernel='const char* text = "/*"; cudaStreamCreate(&s);')
+    assert "other streams" not in signs("x = 1", kernel="/* cudaStreamCreate(&s); */ __global__ void f();")

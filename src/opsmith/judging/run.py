@@ -47,8 +47,6 @@ _POSED, _TIMED = 0.4, 0.65
 # Tensors of no more elements have one thread where nothing is timed. Several are hardly faster, and on a busy machine ten
 # times slower, because each operation waits for all of them.
 _FEW_ELEMENTS = 1 << 17
-# Names of changed files in a charge: a folder may have thousands.
-_FILES_TOLD = 5
 Watch = Callable[[str], None]
 _NOT_CALLED = Part("not judged", note="nothing was compared")
 _NOT_ASKED = Part("not judged", note="not asked for")
@@ -226,7 +224,7 @@ class _Judge:
         if cell.is_alive and found.posed.state == "accepted":
             found.signs = self._caught(cell)
         if changed := cell.changed_files():
-            names = ", ".join(changed[:_FILES_TOLD]) + (", ..." if len(changed) > _FILES_TOLD else "")
+            names = ", ".join(changed[:5])  # a folder may have thousands
             self._refuse(Charge(Refusal.FILES_CHANGED, f"{names} is not as it was when it was imported"))
 
     def _seed_of(self, purpose: str) -> int:
