@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judging_kit.candidates import EXAMPLES, RIGHT, normalize
@@ -12,10 +13,12 @@ from judging_kit.candidates import EXAMPLES, RIGHT, normalize
 from opsmith.errors import ArgumentError
 from opsmith.judging import batch
 from opsmith.judging.batch import LOG_NAME, judge_batch
+from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Judgement
+from opsmith.judging.task import Task
 
 OPTIONS = JudgeOptions(examples=EXAMPLES, threads=1, time=False, operator=False, seed=3)
 _PROBLEM = """
@@ -121,6 +124,40 @@ def test_the_next_process_starts_while_nothing_is_timed(tmp_path: Path, monkeypa
     started.clear()
     assert judge_batch(normalize, tmp_path, OPTIONS).ok
     assert len(started) == 1
+
+
+def test_an_error_of_the_judge_is_a_line_and_the_others_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(RIGHT)
+    run = batch.run_judge
+
+    def run_judge(task: Task, candidate: Candidate, *more: Any) -> Judgement:
+        if candidate.name == "one":
+            raise MemoryError("no room\x1b[2J")
+        return run(task, candidate, *more)
+
+    monkeypatch.setattr(batch, "run_judge", run_judge)
+    report = judge_batch(normalize, tmp_path, OPTIONS)
+    one, two = report.judgements
+    assert (one.as_posed.state, one.ok, two.ok, report.ok) == ("not judged", False, True, False)
+    assert r"MemoryError: no room\x1b[2J (test_batch.py, line" in one.as_posed.note
+    failure, _, _ = map(json.loads, (tmp_path / LOG_NAME).read_text().splitlines())
+    assert failure["not judged"]["candidate"] == "one"
+    assert failure["not judged"]["reason"] == one.as_posed.note
+    # What failed is tried again.
+    monkeypatch.undo()
+    again = judge_batch(normalize, tmp_path, OPTIONS)
+    assert (again.ok, again.resumed) == (True, 1)
+
+
+def test_a_source_that_is_nested_too_deep_does_not_end_a_batch(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(RIGHT + f"\ndef unused(a):\n    return a{'.b' * 1_500}\n")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "main.py").write_text(RIGHT)
+    (tmp_path / "two" / "more.py").write_text("-" * 200_000 + "1")
+    assert judge_batch(normalize, tmp_path, OPTIONS).ok
 
 
 def test_nothing_to_judge_is_an_error(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class BatchLog:
                 content = json.loads(line)
                 self._known[content["key"]] = Judgement.from_json(json.dumps(content["judgement"]))
             except (ValueError, KeyError, TypeError):
-                continue  # a line on a run; one that was cut off, or of an older format: judged again
+                continue  # a line on a run or a failure; one that was cut off, or of an older format: judged again
 
     def find(self, key: str) -> Judgement | None:
         """Return the judgement of a key, or None."""
@@ -39,6 +39,11 @@ class BatchLog:
     def add(self, key: str, judgement: Judgement) -> None:
         """Add a judgement; the line is on the disk when this returns."""
         self._append({"key": key, "judgement": json.loads(judgement.to_json())})
+
+    def add_failure(self, key: str, judgement: Judgement) -> None:
+        """Add a line on a candidate that could not be judged; another run tries it again."""
+        found = {"task": judgement.task, "candidate": judgement.candidate, "reason": judgement.as_posed.note}
+        self._append({"not judged": {"key": key, **found}})
 
     def add_run(self, run: Mapping[str, Any]) -> None:
         """Add a line on a run itself."""

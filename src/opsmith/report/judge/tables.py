@@ -13,7 +13,8 @@ from opsmith.report.units import duration, percent
 __all__ = ["reasons_of", "speed_table", "summary_table", "verdict_of"]
 
 _MARKS = {"accepted": GOOD, "refused": BAD, "not judged": NEITHER}
-_LONG = 400
+# In characters: a reason, and in the table of a batch why there is none.
+_LONG, _REASON = 400, 80
 
 
 def reasons_of(charges: Sequence[Charge]) -> Iterator[tuple[str, str]]:
@@ -69,7 +70,7 @@ def _summary(one: Judgement) -> tuple[str, ...]:
     charges = (*one.task_charges, *one.as_posed.charges, *one.as_operator.charges)
     speed = next((speed for speed in one.speeds if speed.ratio is not None), None)
     ratio = "" if speed is None else f"{speed.ratio:.2f}x"
-    reason = str(charges[0].refusal) if charges else ""
+    reason = str(charges[0].refusal) if charges else one.as_posed.note[:_REASON]
     return (one.task, one.candidate, _mark(one.as_posed), _mark(one.as_operator), ratio, reason)
 
 
