@@ -15,9 +15,11 @@ import pytest
 import torch
 
 from opsmith.judging.answers import CellError, charge_of, charge_of_cache, place_of, returned, signs_of
-from opsmith.judging.memory import Area, read_tensor
+from opsmith.judging.diagnosis import is_near, same_numbers
+from opsmith.judging.memory import DTYPES, Area, read_tensor
 from opsmith.judging.messages import MessageError, receive, send
 from opsmith.judging.refusals import Refusal
+from opsmith.judging.tasks.trees import as_real
 
 WHOLE = {"at": 0, "shape": [2, 2], "dtype": "float32"}
 
@@ -61,6 +63,25 @@ def test_a_description_of_something_else_is_refused(changed: dict[str, Any]) -> 
 def test_results_of_another_form_are_refused(found: Any) -> None:
     with pytest.raises(CellError):
         returned(found, Area(4096), 1)
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_results_have_types_that_can_be_compared(name: str) -> None:
+    described = {"at": 0, "shape": [4], "dtype": name}
+    area = Area(4096)
+    area.bytes[:64] = torch.arange(64, dtype=torch.uint8) % 2
+    try:
+        ((result,),) = returned([[described]], area, 1)
+    except CellError as refused:
+        assert refused.charge.refusal is Refusal.WRONG_DTYPE
+        with pytest.raises(NotImplementedError):
+            read_tensor(described, area).to(torch.float64)
+        return
+    assert result is not None
+    assert result.tensor is not None
+    same_numbers([result.tensor], [result.tensor])
+    is_near([result.tensor], [result.tensor])
+    as_real(result.tensor).to(torch.float64)
 
 
 def test_a_refusal_that_does_not_exist_is_the_usual_one() -> None:

@@ -34,6 +34,9 @@ _GPU_FAULT = "CUDA error: "
 # what one match may take, are bounded here as well.
 _PLACE = re.compile(r'/candidate/([^"\n]{1,300})", line (\d{1,9})\b')
 _MOST_TRACE = 4000
+# Element types that PyTorch compares and converts. It does neither for bits, integers of less than a byte, packed and
+# quantized numbers.
+_NUMBERS = re.compile(r"torch\.(?:bool|bfloat16|float(?:16|32|64|8_\w+)|complex(?:32|64|128)|u?int(?:8|16|32|64))")
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,10 @@ def _one(described: Any, area: Shared, most_bytes: int, device: str) -> Returned
         return Returned(None, _words(described["odd"], 100))
     shares = described.get("shares", []) if isinstance(described, dict) else []
     tensor = read_tensor(described, area, most_bytes, device)
+    if _NUMBERS.fullmatch(str(tensor.dtype)) is None:
+        raise CellError(
+            Charge(Refusal.WRONG_DTYPE, f"a result is {tensor.dtype}, whose elements are not numbers to compare")
+        )
     return Returned(tensor, "", tuple(one for one in shares if type(one) is int))
 
 
