@@ -144,6 +144,13 @@ def test_claims_of_the_wrong_type_are_nothing() -> None:
     assert signs_of({"caught": [3, ["ValueError", "no", 7]]})[0].line == 7
 
 
+def test_signs_of_an_answer_are_few_and_short() -> None:
+    many = signs_of({"caught": [["a" * 1_000, "b" * 1_000_000, 10**4_000]] * 1_000_000})
+    assert len(many) == 20
+    assert len(many[0].message) < 1_000
+    assert many[0].line is None
+
+
 def test_memory_that_is_shared_cannot_shrink() -> None:
     area = Area(1 << 16)
     with pytest.raises(OSError, match="not permitted"):

@@ -34,6 +34,8 @@ _GPU_FAULT = "CUDA error: "
 # what one match may take, are bounded here as well.
 _PLACE = re.compile(r'/candidate/([^"\n]{1,300})", line (\d{1,9})\b')
 _MOST_TRACE = 4000
+# Signs of one answer, and lines of a file: numbers in JSON have up to thousands of digits.
+_MOST_SIGNS, _MOST_LINES = 20, 1 << 31
 # Element types that PyTorch compares and converts. It does neither for bits, integers of less than a byte, packed and
 # quantized numbers.
 _NUMBERS = re.compile(r"torch\.(?:bool|bfloat16|float(?:16|32|64|8_\w+)|complex(?:32|64|128)|u?int(?:8|16|32|64))")
@@ -95,7 +97,7 @@ def _words(found: object, most: int) -> str:
 def _sign(name: object, message: object, line: object) -> Sign:
     what = f"{_words(name, 60)} ({_words(message, 200)})"
     text = f"{what} is raised in a call and caught there: what does the work is something else"
-    return Sign("falls back", text, line if type(line) is int else None)
+    return Sign("falls back", text, line if type(line) is int and 0 < line < _MOST_LINES else None)
 
 
 def charge_of_cache(found: Mapping[str, Any]) -> Charge | None:
@@ -146,10 +148,8 @@ def _one(described: Any, area: Shared, most_bytes: int, device: str) -> Returned
 
 
 def signs_of(found: Mapping[str, Any]) -> tuple[Sign, ...]:
-    """Return a sign for each exception that an answer tells of."""
+    """Return a sign for each exception that an answer tells of, up to as many as an honest process tells."""
     listed = found.get("caught")
-    return (
-        tuple(_sign(*one) for one in listed if isinstance(one, list) and len(one) == 3)
-        if isinstance(listed, list)
-        else ()
-    )
+    if not isinstance(listed, list):
+        return ()
+    return tuple(_sign(*one) for one in listed[:_MOST_SIGNS] if isinstance(one, list) and len(one) == 3)
