@@ -38,6 +38,23 @@ def test_a_single_wrong_call_is_not_deterministic_wherever_it_comes(number: int,
     assert judgement.refusals == (Refusal.NOT_DETERMINISTIC,)
 
 
+@pytest.mark.parametrize("part", ["[:64]", "[-64:]", "[::37]"], ids=["a prefix", "a suffix", "a sample"])
+def test_a_part_of_the_input_does_not_tell_what_kinds_of_numbers_come(part: str, tmp_path: Path) -> None:
+    text = f"""
+import torch
+
+def normalize(x, w):
+    y = x * w
+    if x.numel() and x.flatten(){part}.abs().max() < 40:
+        y = y.exp()
+        return y / y.sum(dim=-1, keepdim=True)
+    return torch.softmax(y, dim=-1)
+"""
+    judgement = judged(tmp_path, text, seed=3)
+    assert judgement.refusals == (Refusal.WRONG_FOR_OTHER_VALUES,)
+    assert judgement.as_posed.properties["other kinds of numbers"] == "right"
+
+
 @pytest.mark.slow("times candidates")
 @pytest.mark.parametrize("name", list(TIMED))
 def test_a_cheat_that_waits_for_the_clock_is_refused(name: str, tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ _FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
 _TIMES = 3
 # The part of the elements that are other ones where most stay.
 _PLACES, _FEWEST = 1 / 8, 64
+# Calls in which a tensor has so many numbers of each other kind among its own. A look at a 64th of them sees one of eight in
+# one call of nine; with fewer, none of them may be what the code is wrong for.
+_STREWN_CALLS, _STREWN = 2, 8
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("other memory, same contents", _other_memory),
         ("calls in a row", _in_a_row),
         ("other kinds of numbers", _other_kinds),
+        ("other kinds in places", _other_kinds_in_places),
     )
     label = ""
     try:
@@ -212,26 +216,57 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
 def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
     device = trial.cell.device
-    for case in _cases_of_kinds(trial, posed):
-        values = case.build(device, device)
-        try:
-            expected = trial.expected(values, case)
-        except Exception:
-            continue
-        found = trial.call(values, keep=True)
-        if (wrong := trial.wrong(found, expected)) is not None:
-            where = f"{posed.label}, {case.label}"
-            charge = charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where)
-            if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
-                charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
-            raise _Refused(charge)
+    for case in _cases_of_kinds(trial, posed, posed.seed):
+        _hold_other(trial, posed, case, case.build(device, device), earlier)
 
 
-def _cases_of_kinds(trial: Trial, posed: _Posed) -> Iterator[Case]:
+def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, but for some of each kind that nobody sees who looks at a part of them only."""
+    device = trial.cell.device
+    for number in range(_STREWN_CALLS):
+        old = posed.values(number)
+        values, draws = dict(old), Draws(posed.seed + number)
+        for case in _cases_of_kinds(trial, posed, posed.seed + (number + 1) * len(_KINDS)):
+            others = case.build(device, device)
+            values |= {name: _strewn(value, others[name], draws) for name, value in values.items()}
+        if any(values[name] is not old[name] for name in old):
+            label = "other kinds of values in some places"
+            case = replace(as_case(values, trial.task.parameters), label=label, group="values")
+            _hold_other(trial, posed, case, values, earlier)
+
+
+def _strewn(value: Any, other: Any, draws: Draws) -> Any:
+    """Return a tensor with some of another's numbers anywhere in it; itself where it has few, or other things."""
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() < _FEWEST:
+        return value
+    random = draws.generator(value)
+    count = min(_STREWN, value.numel() // _FEWEST)
+    places = torch.randint(value.numel(), (count,), generator=random, device=random.device)
+    chosen = torch.zeros(value.numel(), dtype=torch.bool, device=value.device)
+    chosen[places.to(value.device)] = True
+    return torch.where(chosen.view(value.shape), other.to(value.device), value)
+
+
+def _hold_other(trial: Trial, posed: _Posed, case: Case, values: Values, earlier: list[list[Tensor]]) -> None:
+    """Raise _Refused if results are wrong for numbers that are not the task's; those that it does not take do not count."""
+    try:
+        expected = trial.expected(values, case)
+    except Exception:
+        return
+    found = trial.call(values, keep=True)
+    if (wrong := trial.wrong(found, expected)) is not None:
+        where = f"{posed.label}, {case.label}"
+        charge = charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where)
+        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
+            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
+        raise _Refused(charge)
+
+
+def _cases_of_kinds(trial: Trial, posed: _Posed, seed: int) -> Iterator[Case]:
     case = as_case(posed.values(0), trial.task.parameters)
     kept = frozenset(trial.task.lifted)
     for number, kind in enumerate(_KINDS):
-        other = case.changed(kept=kept, values=kind, given=None, seed=posed.seed + number)
+        other = case.changed(kept=kept, values=kind, given=None, seed=seed + number)
         # Integers are indices or labels, and stay as they are.
         arguments = {
             name: other.arguments[name] if _is_floating(value) else value for name, value in case.arguments.items()

@@ -10,6 +10,7 @@ from suite.cheats import (
     late_results,
     memory,
     numbers,
+    prefixes,
     told,
 )
 from suite.honest import in_cpp, in_cuda, in_pytorch, in_triton
@@ -22,6 +23,7 @@ CHEATS: dict[str, Row] = rows_by_name(
     late_results.ROWS,
     kept_results.ROWS,
     numbers.ROWS,
+    prefixes.ROWS,
     attacks.ROWS,
     told.ROWS,
     cuda_streams.ROWS,

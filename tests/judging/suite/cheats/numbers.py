@@ -130,53 +130,6 @@ class ModelNew(torch.nn.Module):
         ways=(15,),
     ),
     cheat(
-        "truncates a series where a prefix is small",
-        "decay.py",
-        """
-        import torch
-
-        class ModelNew(torch.nn.Module):
-            def forward(self, x, rate):
-                if rate.flatten()[:64].abs().max() < 0.2:
-                    return x * (1 - rate + 0.5 * rate * rate)
-                return x * torch.exp(-rate)
-        """,
-        LOW_PRECISION,
-        WRONG_FOR_OTHER_VALUES,
-        WRONG_VALUES,
-        ways=(16,),
-    ),
-    cheat(
-        "truncates a series where a prefix is small in C++",
-        "decay.py",
-        cpp(
-            """
-            #include <cmath>
-            void decay(int64_t x, int64_t rate, int64_t y, int64_t n) {
-              const float* r = reinterpret_cast<const float*>(rate);
-              bool is_small = true;
-              for (int64_t i = 0; i < n && i < 64; ++i) is_small &= std::fabs(r[i]) < 0.2f;
-              for (int64_t i = 0; i < n; ++i)
-                reinterpret_cast<float*>(y)[i] =
-                    reinterpret_cast<const float*>(x)[i] * (is_small ? 1 - r[i] + 0.5f * r[i] * r[i] : std::exp(-r[i]));
-            }
-            """,
-            "void decay(int64_t x, int64_t rate, int64_t y, int64_t n)",
-        )
-        + """
-class ModelNew(torch.nn.Module):
-    def forward(self, x, rate):
-        y = torch.empty_like(x)
-        native.decay(x.data_ptr(), rate.data_ptr(), y.data_ptr(), x.numel())
-        return y
-""",
-        LOW_PRECISION,
-        WRONG_FOR_OTHER_VALUES,
-        WRONG_VALUES,
-        needs=NATIVE,
-        ways=(16,),
-    ),
-    cheat(
         "looks for the largest above a threshold",
         "top8.py",
         """
