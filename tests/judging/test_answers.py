@@ -127,6 +127,46 @@ def test_a_traceback_is_searched_within_bounds(trace: object, place: str) -> Non
     assert charge.message == f"E: m{place}"
 
 
+_COMMAND = f"c++ -MMD -MF main.o.d {'-isystem /usr/include/torch ' * 60}-c /tmp/scratch/native/main.cpp -o main.o"
+_FAULT = "/tmp/scratch/native/main.cpp:6:3: error: expected ';' before 'return'"
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [
+        (_FAULT, "main.cpp:6:3: error: expected ';' before 'return'"),
+        ("kernel.cu(5): error: identifier is undefined", "kernel.cu(5): error: identifier is undefined"),
+        ("main.cpp: undefined reference to `g()'", "main.cpp: undefined reference to `g()'"),
+    ],
+    ids=["gcc", "nvcc", "ld"],
+)
+@pytest.mark.parametrize("commands", [1, 2], ids=["in the message", "behind its end"])
+def test_a_build_that_fails_begins_with_what_the_compiler_says(fault: str, shown: str, commands: int) -> None:
+    text = f"Error building extension 'native': {_COMMAND}\n" * commands + f"{fault}\n  6 |  return a;\nninja: stopped"
+    trace = f'File "/tmp/candidate/main.py", line 3, in <module>\nRuntimeError: {text}'
+    charge = charge_of({"error": "RuntimeError", "message": text[:2000], "trace": trace[-4000:]}, Refusal.NOT_LOADED)
+    assert charge is not None
+    first, *others = charge.message.splitlines()
+    assert first == f"RuntimeError: Error building extension 'native': {shown}"
+    assert others[0] == "  6 |  return a;"
+
+
+def test_a_build_that_says_nothing_known_is_told_as_it_is() -> None:
+    charge = charge_of(
+        {"error": "RuntimeError", "message": "Error building extension 'n': no ninja"}, Refusal.NOT_LOADED
+    )
+    assert charge is not None
+    assert charge.message == "RuntimeError: Error building extension 'n': no ninja"
+
+
+def test_a_place_is_told_once() -> None:
+    trace = 'File "/tmp/candidate/main.py", line 1\n    x = (\n'
+    message = "'(' was never closed (main.py, line 1)"
+    charge = charge_of({"error": "SyntaxError", "message": message, "trace": trace}, Refusal.NOT_LOADED)
+    assert charge is not None
+    assert charge.message == f"SyntaxError: {message}"
+
+
 def test_words_that_are_not_text_are_not_written_out() -> None:
     nested: list[Any] = []
     for _ in range(100_000):

@@ -36,6 +36,9 @@ _PLACE = re.compile(r'/candidate/([^"\n]{1,300})", line (\d{1,9})\b')
 _MOST_TRACE = 4000
 # Signs of one answer, and lines of a file: numbers in JSON have up to thousands of digits.
 _MOST_SIGNS, _MOST_LINES = 20, 1 << 31
+# What PyTorch says of a build, and what is said of the first fault by compilers and linkers.
+_BUILD_FAILS = "Error building extension"
+_FAULTS = ("error:", "undefined reference")
 # Element types that PyTorch compares and converts. It does neither for bits, integers of less than a byte, packed and
 # quantized numbers.
 _NUMBERS = re.compile(r"torch\.(?:bool|bfloat16|float(?:16|32|64|8_\w+)|complex(?:32|64|128)|u?int(?:8|16|32|64))")
@@ -77,16 +80,35 @@ def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:
     refusal = found.get("refusal")
     if isinstance(refusal, str) and (named := _TOLD.get(refusal)) is not None:
         return Charge(named, message)
-    at = _last_place(found.get("trace"))
+    trace = found["trace"][-_MOST_TRACE:] if isinstance(found.get("trace"), str) else ""
+    at = _last_place(trace)
+    if message.endswith(at):  # as that of a SyntaxError
+        at = ""
+    message = _without_commands(message, trace)
     if otherwise is Refusal.RAISED and message.startswith(_GPU_FAULT):
         return Charge(Refusal.CRASHED, f"{message.splitlines()[0]}{at}")
     return Charge(otherwise, f"{name}: {message}{at}")
 
 
-def _last_place(trace: object) -> str:
+def _last_place(trace: str) -> str:
     """Return where in the candidate's files a traceback ends, as " (name, line 3)", or ""."""
-    places = _PLACE.findall(trace[-_MOST_TRACE:]) if isinstance(trace, str) else ()
+    places = _PLACE.findall(trace)
     return f" ({printable(places[-1][0])}, line {places[-1][1]})" if places else ""
+
+
+def _without_commands(message: str, trace: str) -> str:
+    """Return what a compiler says without its command lines, which come first and take more room than a report has.
+
+    Where these have taken all of a message, the end of the traceback has more of it.
+    """
+    if not message.startswith(_BUILD_FAILS):
+        return message
+    for lines in (message.splitlines(), printable(trace, lines=True).splitlines()):
+        first = next((number for number, line in enumerate(lines) if any(word in line for word in _FAULTS)), None)
+        if first is not None:
+            place = re.sub(r"^/\S*/", "", lines[first])
+            return "\n".join([f"{message.partition(':')[0]}: {place}", *lines[first + 1 :]])
+    return message
 
 
 def _words(found: object, most: int) -> str:
