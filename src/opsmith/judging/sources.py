@@ -86,8 +86,8 @@ class Python:
             owner = owners.get(node)
             if owner in inside or isinstance(owner, ast.FunctionDef):
                 inside.add(node)
-        calling = {node for node in self.nodes if isinstance(node, ast.Call)}
-        raising = {node for node in self.nodes if isinstance(node, ast.Raise)}
+        calling: set[ast.AST] = {node for node in self.nodes if isinstance(node, ast.Call)}
+        raising: set[ast.AST] = {node for node in self.nodes if isinstance(node, ast.Raise)}
         for node in reversed(self.nodes):
             for found in (calling, raising):
                 if node in found and node in owners:
