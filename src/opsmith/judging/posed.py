@@ -38,9 +38,10 @@ _FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
 _TIMES = 3
 # The part of the elements that are other ones where most stay.
 _PLACES, _FEWEST = 1 / 8, 64
-# Calls in which a tensor has so many numbers of each other kind among its own. A look at a 64th of them sees one of eight in
-# one call of nine; with fewer, none of them may be what the code is wrong for.
-_STREWN_CALLS, _STREWN = 2, 8
+# Kinds that come in calls with the task's own numbers, and in how many places of a tensor each. A look at a 64th of a tensor
+# sees one of eight in one call of nine; of fewer, none may be what the code is wrong for. What is mixed can have a result
+# beside which no other counts, as of exp, so that one call has none.
+_STREWN_KINDS, _STREWN = (("mixed", "big"), ("big", "faint", "ties")), 8
 
 
 @dataclass(frozen=True)
@@ -216,21 +217,21 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
 def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
     device = trial.cell.device
-    for case in _cases_of_kinds(trial, posed, posed.seed):
+    for case in _cases_of_kinds(trial, posed, _KINDS, posed.seed):
         _hold_other(trial, posed, case, case.build(device, device), earlier)
 
 
 def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, but for some of each kind that nobody sees who looks at a part of them only."""
     device = trial.cell.device
-    for number in range(_STREWN_CALLS):
+    for number, kinds in enumerate(_STREWN_KINDS):
         old = posed.values(number)
         values, draws = dict(old), Draws(posed.seed + number)
-        for case in _cases_of_kinds(trial, posed, posed.seed + (number + 1) * len(_KINDS)):
+        for case in _cases_of_kinds(trial, posed, kinds, posed.seed + (number + 1) * len(_KINDS)):
             others = case.build(device, device)
             values |= {name: _strewn(value, others[name], draws) for name, value in values.items()}
         if any(values[name] is not old[name] for name in old):
-            label = "other kinds of values in some places"
+            label = f"{', '.join(kinds)} values in some places"
             case = replace(as_case(values, trial.task.parameters), label=label, group="values")
             _hold_other(trial, posed, case, values, earlier)
 
@@ -262,10 +263,10 @@ def _hold_other(trial: Trial, posed: _Posed, case: Case, values: Values, earlier
         raise _Refused(charge)
 
 
-def _cases_of_kinds(trial: Trial, posed: _Posed, seed: int) -> Iterator[Case]:
+def _cases_of_kinds(trial: Trial, posed: _Posed, kinds: Sequence[str], seed: int) -> Iterator[Case]:
     case = as_case(posed.values(0), trial.task.parameters)
     kept = frozenset(trial.task.lifted)
-    for number, kind in enumerate(_KINDS):
+    for number, kind in enumerate(kinds):
         other = case.changed(kept=kept, values=kind, given=None, seed=seed + number)
         # Integers are indices or labels, and stay as they are.
         arguments = {
