@@ -24,6 +24,8 @@ def for_types(context: Context, cases: Iterable[Case]) -> Iterator[Case]:
 
 
 def _is_for_one_type(case: Case) -> bool:
+    if case.has_options:
+        return True
     if case.group == "layouts":
         layouts = {recipe.layout for recipe in case.tensors().values()}
         return not layouts.isdisjoint(COMBINED) or case.label.startswith(LONG_ROWS)

@@ -65,7 +65,7 @@ def _is_index(recipe: TensorRecipe) -> bool:
 
 def _arguments(case: Case) -> Iterator[str]:
     """Yield the arguments other than tensors that differ from the plain call's."""
-    base = case.base.arguments if case.base is not None else case.arguments
+    base = case.usual.arguments
     for name, value in case.arguments.items():
         usual = base.get(name)
         if isinstance(value, TensorRecipe):

@@ -64,8 +64,9 @@ class Case:
     """The arguments of one call, by parameter: recipes, lists of recipes, None, numbers and texts.
 
     `label` describes what is particular about it; `group` is the part of the suite it belongs to. `base` is the same
-    call without what is particular: an operator that is wrong there too is not wrong because of it. `one_tensor` names
-    two arguments that are the same tensor, not two equal ones.
+    call without what is particular: an operator that is wrong there too is not wrong because of it. Where options are
+    tried in another size or layout, it has the options, and a base of its own without them. `one_tensor` names two
+    arguments that are the same tensor, not two equal ones.
     """
 
     arguments: Mapping[str, Any]
@@ -73,6 +74,16 @@ class Case:
     group: str = "plain"
     base: Case | None = field(default=None, compare=False, repr=False)
     one_tensor: tuple[str, ...] = ()
+
+    @property
+    def has_options(self) -> bool:
+        """Whether it has both other options than usual and another size or layout."""
+        return self.base is not None and self.base.base is not None
+
+    @property
+    def usual(self) -> Case:
+        """The call without anything particular; the case itself where there is nothing."""
+        return self if self.base is None else self.base.usual
 
     def build(self, device: _Device = "cpu", drawn_on: _Device = "cpu") -> dict[str, Any]:
         """Return the arguments, with new tensors.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import combinations, zip_longest
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from opsmith.spec.signature import Kind
 from opsmith.subject.space import Choice, Space, has_free_sizes
+from opsmith.subject.switches import combined_switches, switched
 
 __all__ = ["argument_choices"]
 
 # So many of an argument's values are tried in small calls too: a window of three fits into no two elements.
 _IN_SMALL = 2
 _MOST_COMBINATIONS = 24
-# With so many optional tensors, every combination of them is tried; with more, every two.
-_FEW_OPTIONAL = 3
+# Of lists: as few as there are, more than four at once, and more than eight.
+_LENGTHS = (1, 3, 6, 9)
 
 
 def argument_choices(space: Space, base: Choice, wide: Choice) -> Iterator[Choice]:
@@ -28,7 +29,7 @@ def argument_choices(space: Space, base: Choice, wide: Choice) -> Iterator[Choic
         yield replace(base, absent=frozenset({name}), label=f"without {name}", group="scalars")
     if len(space.optional) > 1:
         yield replace(base, absent=frozenset(space.optional), label="without optional tensors", group="scalars")
-    for length in (1, 3, 6) if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
+    for length in _LENGTHS if any(p.kind is Kind.TENSOR_LIST for p in space.signature.tensors) else ():
         yield replace(base, list_length=length, label=f"lists of {length}", group="scalars")
     if any(p.kind is Kind.TENSOR_LIST and has_free_sizes(p) for p in space.signature.tensors):
         yield replace(base, list_length=3, is_uneven=True, label="lists of tensors of unequal sizes", group="scalars")
@@ -49,32 +50,7 @@ def _of_turns(turns: list[list[tuple[str, Any]]], base: Choice, wide: Choice, st
             yield replace(large, label=f"{label}, dozens of elements")
 
 
-@dataclass(frozen=True)
-class _Switch:
-    """One thing that a call may have the other way: an optional tensor left out, or another value of an argument."""
-
-    label: str
-    absent: frozenset[str] = frozenset()
-    scalars: Mapping[str, Any] = field(default_factory=dict)
-
-
 def _combined(space: Space, wide: Choice) -> Iterator[Choice]:
     """Yield calls with two options the other way, and with every combination of few optional tensors."""
-    optional = [_Switch(f"without {name}", frozenset({name})) for name in space.optional]
-    flags = [
-        _Switch(f"{name} = {values[1]!r}", scalars={name: values[1]})
-        for name, values in space.scalars.items()
-        if len(values) > 1 and (isinstance(values[1], bool | str) or values[0] is None)
-    ]
-    pairs = combinations([*flags, *optional], 2)
-    listed: list[tuple[_Switch, ...]] = [both for both in pairs if not (both[0].absent and both[1].absent)]
-    if len(optional) > 1:
-        # All but the single ones and all of them, which have come before.
-        counts = range(2, len(optional)) if len(optional) <= _FEW_OPTIONAL else (2,)
-        of_optional = [chosen for count in counts for chosen in combinations(optional, count)]
-        listed = [*of_optional, *listed]
-    for switches in listed[:_MOST_COMBINATIONS]:
-        absent = frozenset(name for one in switches for name in one.absent)
-        scalars = {name: value for one in switches for name, value in one.scalars.items()}
-        label = " and ".join(one.label for one in switches)
-        yield replace(wide, absent=absent, scalars=scalars, label=f"{label}, dozens of elements", group="scalars")
+    choice = replace(wide, label="dozens of elements", group="scalars")
+    yield from (switched(choice, switches) for switches in combined_switches(space)[:_MOST_COMBINATIONS])

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from opsmith.spec.signature import Kind, Parameter
+from opsmith.subject.choices_of_sizes import last_names
 from opsmith.subject.layouts import COMBINED, LAYOUTS, ODD_WHERE_ONE, SLICE_FOR_ALL, apply_layout
 from opsmith.subject.space import Choice, Space
 
-__all__ = ["LONG_ROWS", "layout_choices"]
+__all__ = ["LONG_ROWS", "four_dims", "layout_choices", "layouts_for_all", "long_rows"]
 
 # What begins the label of a call with rows of some hundred elements, where kernels have vectors and other paths.
 LONG_ROWS = "rows of 520"
@@ -41,22 +42,24 @@ def layout_choices(space: Space, base: Choice, mutated: tuple[str, ...]) -> Iter
         choice = four if "channels_last" in layout or "middle" in layout else three if is_of_three else base
         yield from _of_layout(space, choice, layout, mutated)
     yield from _odd_where_one(space, base)
-    long = _long_rows(space, base)
+    long = long_rows(space, base)
     for layout in _IN_LONG_ROWS if long is not None else ():
         assert long is not None
         label = f"{LONG_ROWS}, every tensor {layout}"
-        yield replace(long, layouts=_for_all(layout, mutated), label=label, group="layouts")
+        yield replace(long, layouts=layouts_for_all(layout, mutated), label=label, group="layouts")
     for layout in _IN_TILES:
         tiles = _tiles(space, base)
         if tiles is not None:
-            yield replace(tiles, layouts=_for_all(layout, mutated), label=f"{tiles.label}, every tensor {layout}")
+            yield replace(
+                tiles, layouts=layouts_for_all(layout, mutated), label=f"{tiles.label}, every tensor {layout}"
+            )
 
 
 def _of_layout(space: Space, choice: Choice, layout: str, mutated: tuple[str, ...]) -> Iterator[Choice]:
     able = [parameter.name for parameter in space.signature.tensors if _may_have(parameter, layout)]
     if layout in COMBINED and not able:
         return
-    yield replace(choice, layouts=_for_all(layout, mutated), label=f"every tensor {layout}", group="layouts")
+    yield replace(choice, layouts=layouts_for_all(layout, mutated), label=f"every tensor {layout}", group="layouts")
     if len(space.signature.tensors) > 1:
         for name in able:
             if name not in mutated or not _repeats(layout):
@@ -82,9 +85,15 @@ def _odd_where_one(space: Space, base: Choice) -> Iterator[Choice]:
         yield replace(choice, layouts={"": ODD_WHERE_ONE}, label=label, group="layouts")
 
 
-def _for_all(layout: str, mutated: tuple[str, ...]) -> dict[str, str]:
+def layouts_for_all(layout: str, mutated: tuple[str, ...]) -> dict[str, str]:
+    """Return the layouts of a choice whose tensors all have one, as far as they may."""
     # An expanded tensor cannot be written to: several of its elements share memory.
     return {"": layout, **(dict.fromkeys(mutated, "contiguous") if _repeats(layout) else {})}
+
+
+def four_dims(space: Space) -> bool:
+    """Whether some tensor may be a batch of images, which channels_last is for."""
+    return any(_may_have(parameter, "channels_last") for parameter in space.signature.tensors)
 
 
 def _repeats(layout: str) -> bool:
@@ -96,11 +105,9 @@ def _may_have(parameter: Parameter, layout: str) -> bool:
     return shape.variadic_index is not None or apply_layout(layout, shape.rank)
 
 
-def _long_rows(space: Space, base: Choice) -> Choice | None:
+def long_rows(space: Space, base: Choice) -> Choice | None:
     """Return a call in which every last dimension that has a name is of some hundred, the others small."""
-    shapes = [parameter.tensor_type.shape for parameter in space.signature.tensors]
-    last = {name for shape in shapes for dim in shape.dims[-1:] if dim.expression for name in dim.expression.names}
-    last &= set(space.names)
+    last = last_names(space) & set(space.names)
     if not last and not space.groups:
         return None
     # Neither of 520 and 521, which two last dimensions have, is divided by what the other is.

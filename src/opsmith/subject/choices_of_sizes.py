@@ -18,9 +18,12 @@ __all__ = [
     "about_size",
     "is_full_tile",
     "is_tail",
+    "last_names",
     "longest_choices",
+    "of_size",
     "plain_choice",
     "size_choices",
+    "tiles",
     "wide_choice",
 ]
 
@@ -136,9 +139,9 @@ def size_choices(space: Space, base: Choice) -> Iterator[Choice]:
     """Yield the calls of the groups sizes, empty and large: one size at a time, then two large ones, then long rows."""
     for name in space.names:
         for size in EDGES:
-            yield _of_size(space, replace(base, label=f"{name} = {size}", group="sizes"), name, size)
+            yield of_size(space, replace(base, label=f"{name} = {size}", group="sizes"), name, size)
         yield replace(base, sizes={**base.sizes, name: 0}, label=f"{name} = 0", group="empty")
-    yield from _tiles(space, base)
+    yield from tiles(space, base)
     for name in space.names:
         for size in (LARGE, _SQUARE):
             sizes = dict.fromkeys(space.names, 1) | {name: size}
@@ -176,7 +179,7 @@ def longest_choices(space: Space) -> Iterator[Choice]:
     yield from (replace(choice, group="large") for choice in islice(fitting, _MOST_LONGEST))
 
 
-def _of_size(space: Space, choice: Choice, name: str, size: int) -> Choice:
+def of_size(space: Space, choice: Choice, name: str, size: int) -> Choice:
     """Return a choice with one size, the others smaller where it would not be tried otherwise: next to a group, say."""
     found = replace(choice, sizes={**choice.sizes, name: size})
     smaller = (
@@ -200,7 +203,7 @@ def _of_group(space: Space, base: Choice, group: str) -> Iterator[Choice]:
     yield replace(base, groups={**base.groups, group: (LARGE,)}, label=f"{group} = {LARGE}", group="large")
 
 
-def _tiles(space: Space, base: Choice) -> Iterator[Choice]:
+def tiles(space: Space, base: Choice) -> Iterator[Choice]:
     """Yield calls in which two sizes of a tensor have more than one tile each, the others as small as they must be."""
     pairs = _pairs(space)
     for one, other in _TILES:
@@ -226,8 +229,7 @@ def _pairs(space: Space) -> list[tuple[str, str]]:
 
 def _long_rows(space: Space, base: Choice) -> Iterator[Choice]:
     """Yield calls with long rows: all count, or the last decides, as the largest, the smallest or the only true one."""
-    shapes = [parameter.tensor_type.shape for parameter in space.signature.tensors]
-    last = {name for shape in shapes for dim in shape.dims[-1:] if dim.expression for name in dim.expression.names}
+    last = last_names(space)
     for name in (name for name in space.names if name in last):
         choice = replace(base, values={"": ABOVE_ZERO}, label=f"{ALL_COUNT}{name} = {LARGE}", group="large")
         yield from _fitting(space, choice, {name: LARGE})
@@ -242,6 +244,12 @@ def _long_rows(space: Space, base: Choice) -> Iterator[Choice]:
             label = f"{DECIDES}{group} = {shape}"
             groups = {**base.groups, group: shape}
             yield replace(base, groups=groups, values={"": LAST}, label=label, group="large")
+
+
+def last_names(space: Space) -> set[str]:
+    """Return the names that stand in the last dimension of an input."""
+    shapes = [parameter.tensor_type.shape for parameter in space.signature.tensors]
+    return {name for shape in shapes for dim in shape.dims[-1:] if dim.expression for name in dim.expression.names}
 
 
 def _fitting(space: Space, choice: Choice, sizes: dict[str, int]) -> Sequence[Choice]:

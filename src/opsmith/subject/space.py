@@ -27,7 +27,8 @@ class Choice:
 
     `sizes` are by name (int arguments that stand in shapes too), `groups` the sizes of variadic groups; `layouts` and
     `values` are by parameter, with "" for all others; `absent` are optional tensors left out; `scalars` are arguments
-    that are not tensors. `is_uneven` says that sizes without a name are others in each tensor of a list.
+    that are not tensors. `is_uneven` says that sizes without a name are others in each tensor of a list, `with_options`
+    that `absent` and `scalars` come beside a size or a layout that is tried for the usual ones as well.
     """
 
     sizes: Mapping[str, int]
@@ -38,6 +39,7 @@ class Choice:
     scalars: Mapping[str, Any] = ()  # type: ignore[assignment]
     list_length: int = 2
     is_uneven: bool = False
+    with_options: bool = False
     label: str = ""
     group: str = "plain"
 

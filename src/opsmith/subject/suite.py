@@ -1,7 +1,7 @@
 """Lists the calls of a check: every size, layout and kind of values that kernels are known to fail at, by name.
 
 The suite is the same in every run but for the seed of its random numbers. Each case differs from the plain one in one
-thing, so a failure shows what is wrong.
+thing, so a failure shows what is wrong; those with other options differ in a size or a layout as well.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from opsmith.spec.signature import Parameter
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.choices_of_arguments import argument_choices
 from opsmith.subject.choices_of_layouts import layout_choices
+from opsmith.subject.choices_of_options import option_choices
 from opsmith.subject.choices_of_sizes import (
     EDGES,
     MOST_ELEMENTS,
@@ -31,6 +32,8 @@ __all__ = ["EDGES", "MOST_ELEMENTS", "Suite"]
 
 _MOST_OF_FIXED_SIZES = 1 << 20
 
+# How many calls with other options in other sizes and layouts there are, as a part of all others.
+_PART_OF_OPTIONS = 0.25
 # So many texts of all arguments are tried with extreme values too.
 _MOST_TEXTS = 16
 
@@ -112,6 +115,12 @@ class Suite:
         """Return the call without what is particular about a choice."""
         if choice.group == "plain":
             return None
+        if choice.with_options:
+            of_sizes = {"sizes": plain_choice(space).sizes, "groups": plain_choice(space).groups}
+            usual = replace(choice, layouts={}, **({} if choice.group == "layouts" else of_sizes))
+            with_options = space.case(replace(usual, label="plain", group="plain"), dtypes, seed)
+            of_usual = replace(usual, absent=frozenset(), scalars={}, with_options=False, group="layouts")
+            return with_options and replace(with_options, base=self._base(space, of_usual, dtypes, seed))
         if choice.group in ("layouts", "values", "equal", "special"):
             return space.case(replace(choice, layouts={}, values={}, label="plain", group="plain"), dtypes, seed)
         return space.case(plain_choice(space), dtypes, seed)
@@ -133,14 +142,15 @@ class Suite:
     def _choices(self, space: Space) -> Iterator[Choice]:
         base = plain_choice(space)
         wide = wide_choice(space)
-        yield base
-        yield replace(wide, label="dozens of elements")
+        listed = [base, replace(wide, label="dozens of elements")]
         if any(_is_integer(parameter) for parameter in space.signature.tensors):
-            yield replace(wide, values={"": "integers"}, label="integers of both signs")
-        yield from size_choices(space, base)
-        yield from argument_choices(space, base, wide)
-        yield from layout_choices(space, wide, self.mutated)
-        yield from self._values(space, wide)
+            listed.append(replace(wide, values={"": "integers"}, label="integers of both signs"))
+        listed += size_choices(space, base)
+        listed += argument_choices(space, base, wide)
+        listed += layout_choices(space, wide, self.mutated)
+        listed += self._values(space, wide)
+        yield from listed
+        yield from option_choices(space, base, wide, self.mutated, int(len(listed) * _PART_OF_OPTIONS))
 
     def _values(self, space: Space, base: Choice) -> Iterator[Choice]:
         tensors = list(space.signature.tensors)

@@ -94,6 +94,7 @@ _UNCHECKED = rows(
 _CLASSES = (
     "digits_rows",
     "mixed_layouts_rows",
+    "option_paths_rows",
     "options_rows",
     "paths_rows",
     "promises_rows",

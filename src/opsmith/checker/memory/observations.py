@@ -103,7 +103,7 @@ def observation_of(context: Context, case: Case, calls: list[ObservedCall]) -> O
 
 def _cases(context: Context) -> Iterator[Case]:
     cases = list(for_types(context, context.subject.suite.cases(context.dtypes, *_GROUPS)))
-    sizes = sum(case.group == "sizes" for case in cases)
+    sizes = sum(_is_of_size(case) for case in cases)
     known = [dict(dtypes) for dtypes in context.subject.dtypes]
     turn = known.index(dict(context.dtypes)) if dict(context.dtypes) in known else 0
     for number, case in enumerate(cases):
@@ -113,9 +113,13 @@ def _cases(context: Context) -> Iterator[Case]:
         )
         if is_of_values or (is_tail(case.label) and not context.thorough):
             continue
-        if case.group == "sizes" and sizes > _MANY_SIZES and not context.thorough and (number + turn) % 2:
+        if _is_of_size(case) and sizes > _MANY_SIZES and not context.thorough and (number + turn) % 2:
             continue
         yield case
+
+
+def _is_of_size(case: Case) -> bool:
+    return case.group == "sizes" and not case.has_options
 
 
 def _fillings(case: Case, number: int) -> list[tuple[int, int, str]]:

@@ -40,7 +40,8 @@ def without_slow_sizes(subject: Subject) -> Subject:
     dtypes = subject.dtypes[0]
     _seconds_of(subject, subject.suite.plain(dtypes))  # the first call alone pays for initialization
     by_name: dict[str, list[Case]] = {}
-    for case in subject.suite.cases(dtypes, "sizes", "large"):
+    # What is left out for the usual options is left out for others too.
+    for case in (case for case in subject.suite.cases(dtypes, "sizes", "large") if not case.has_options):
         # "N = 4099", "the last element decides, N = 66001" and "B x N = 257 x 259"
         by_name.setdefault(about_size(case.label).partition(" = ")[0], []).append(case)
     left_out: set[str] = set()

@@ -58,7 +58,12 @@ def interleaved(cases: Iterable[Case]) -> list[Case]:
 
 
 def _kind(case: Case) -> Any:
-    """Return what a case changes: its group, and which size, or which layout or values some tensor has."""
+    """Return what a case changes: its group, and which size, or which layout or values some tensor has.
+
+    Those with other options are a kind for each group, and come with the most telling ones first.
+    """
+    if case.has_options:
+        return "options", case.group
     if case.group == "sizes":
         return case.group, case.label.partition(" = ")[0]
     recipes = case.tensors().values()

@@ -89,7 +89,7 @@ def gradient_cases(context: Context) -> Iterator[Case]:
     for index, case in enumerate(for_types(context, context.subject.suite.cases(context.dtypes, *groups))):
         # Long rows are where a sum in half precision shows; every rest after whole vectors is tried in one type.
         is_kept = any(_LONG in recipe.shape for recipe in case.tensors().values())
-        is_kept = is_kept or (context.is_main_type and is_tail(case.label))
+        is_kept = is_kept or case.has_options or (context.is_main_type and is_tail(case.label))
         is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_kept) or (
             is_half and case.group == "layouts" and not case.label.startswith("every")
         )
@@ -126,6 +126,8 @@ def requests_of(context: Context, case: Case) -> Iterator[GradientRequest]:
             yield replace(request, layout=layout)
     elif case.group == "layouts":
         yield replace(request, layout="transposed")
+    if case.group == "layouts" and case.has_options:
+        yield replace(request, layout="summed")
     if all(recipe.values == "big" for recipe in case.tensors().values()):
         # Everything of one sign: a sum that is kept in half precision stops growing.
         yield replace(request, layout="summed")

@@ -154,7 +154,8 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
 
     `with_plain` says that plain ones are among them.
     """
-    compared, elsewhere, declined = 0, 0, 0
+    compared, declined = 0, 0
+    elsewhere: list[Case] = []
     refused: list[Refusal] = []
     notes: set[str] = set()
     timed = TimedCases(context, cases)
@@ -171,7 +172,7 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
         if wrong is None:
             continue
         if case.base is not None and not with_plain and _is_wrong(context, case.base):
-            elsewhere += 1
+            elsewhere.append(case)
             continue
         return _found(context, case, wrong, compared), compared, refused
     if compared == 0:
@@ -180,7 +181,10 @@ def _compare(context: Context, cases: Iterable[Case], with_plain: bool) -> tuple
         why = not_run(_why_nothing(len(refused), timed.left_out))
         return replace(why, left_out=timed.left_out), 0, refused
     if elsewhere:
-        reason = f"{elsewhere} of {compared} inputs give wrong values, and so do ordinary ones: see `value`"
+        ordinary = "ordinary ones: see `value`"
+        if all(case.has_options for case in elsewhere):
+            ordinary = "ordinary ones with the same arguments: see `arguments` and `sizes`"
+        reason = f"{len(elsewhere)} of {compared} inputs give wrong values, and so do {ordinary}"
         return not_run(reason), compared, refused
     if refused:
         notes.add(f"the reference rejected {len(refused)} of {len(refused) + compared} inputs")
