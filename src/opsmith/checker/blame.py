@@ -15,6 +15,7 @@ from opsmith.checker.outcome import Finding, Outcome, not_run
 from opsmith.checker.properties.answers import OTHER_RESULT
 from opsmith.checker.properties.gpu import TOO_EARLY
 from opsmith.checker.properties.memory import UNTOUCHED
+from opsmith.checker.properties.recorded_results import RECORDED
 from opsmith.checker.properties.repeats import ON_ONE_THREAD
 from opsmith.checker.properties.table import PROPERTIES
 from opsmith.checker.properties.values import IN_ANY_LAYOUT
@@ -145,6 +146,9 @@ def _suspects(name: str, failure: Failure, near: Mapping[str, Failure | None]) -
     reads_early = TOO_EARLY in _text(near["streams"])
     if name == "streams" and reads_early:
         return
+    if name == "gradient" and RECORDED in _text(failure):
+        # What is kept where a gradient is recorded can be asked for without one.
+        yield from ((cause, False) for cause in _ANY_VALUE)
     if name in _FROM_EARLY and reads_early:
         yield "streams", False
     causes = _CAUSES.get(name, ())

@@ -38,6 +38,7 @@ __all__ = [
     "materialized",
     "no_gradient_registered",
     "outputs_and_gradients",
+    "results_and_gradients",
     "second_gradients",
     "with_leaves",
 ]
@@ -141,9 +142,18 @@ def gradients(
 
     Raises NoGradientError if no output has a gradient, and whatever the forward or the backward raises.
     """
+    return results_and_gradients(subject, function, values, request)[1]
+
+
+def results_and_gradients(
+    subject: Subject, function: Callable[..., Any], values: Mapping[str, Any], request: GradientRequest
+) -> tuple[list[Tensor], list[Tensor | None]]:
+    """Return all results of the call that was differentiated, detached, and the gradients; raises as `gradients`."""
     given, leaves = with_leaves(values, request.inputs)
-    outputs, weights = outputs_and_gradients(subject, function, given, request)
-    return list(torch.autograd.grad(outputs, leaves, weights, allow_unused=True))
+    results = subject.results(function, given)
+    outputs, weights = _requested(results, request)
+    found: list[Tensor | None] = list(torch.autograd.grad(outputs, leaves, weights, allow_unused=True))
+    return [result.detach() for result in results], found
 
 
 def second_gradients(
@@ -171,7 +181,10 @@ def outputs_and_gradients(
     subject: Subject, function: Callable[..., Any], given: Mapping[str, Any], request: GradientRequest
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return the outputs that are requested and have a gradient, and the gradients to begin with."""
-    results = subject.results(function, given)
+    return _requested(subject.results(function, given), request)
+
+
+def _requested(results: list[Tensor], request: GradientRequest) -> tuple[list[Tensor], list[Tensor]]:
     chosen = [index for index in request.outputs if index < len(results) and results[index].requires_grad]
     if not chosen:
         raise NoGradientError("no output requires a gradient, although inputs do")

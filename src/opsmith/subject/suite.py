@@ -116,8 +116,8 @@ class Suite:
         if choice.group == "plain":
             return None
         if choice.with_options:
-            of_sizes = {"sizes": plain_choice(space).sizes, "groups": plain_choice(space).groups}
-            usual = replace(choice, layouts={}, **({} if choice.group == "layouts" else of_sizes))
+            sized = choice if choice.group == "layouts" else plain_choice(space)
+            usual = replace(choice, layouts={}, sizes=sized.sizes, groups=sized.groups)
             with_options = space.case(replace(usual, label="plain", group="plain"), dtypes, seed)
             of_usual = replace(usual, absent=frozenset(), scalars={}, with_options=False, group="layouts")
             return with_options and replace(with_options, base=self._base(space, of_usual, dtypes, seed))

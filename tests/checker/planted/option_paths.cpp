@@ -1,4 +1,6 @@
 // Kernels with paths for an option and a size or a layout at once; the defects, behind `if (planted)`, are in those.
+#include <cmath>
+
 #include "planted.h"
 
 using namespace opsmith;
@@ -96,5 +98,50 @@ void many_summed(ViewList<const T, 1> tensors, View<T, 1> out) {
     T sum = 0;
     for (int64_t item = 0; item < count; ++item) sum += tensors[item](n);
     out(n) = sum;
+  }
+}
+
+// Gradients -----------------------------------------------------------------------------------------------------------
+
+// Where the exponential is kept for the backward, the 1 is forgotten in more than 64 rows.
+template <class T>
+void kept_exponential(View<const T, 2> x, bool needs_s, View<T, 2> y, View<T, 2> s) {
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    for (int64_t n = 0; n < x.size[1]; ++n) {
+      const compute_t<T> value = std::exp(compute_t<T>(x(b, n)));
+      y(b, n) = T(planted && needs_s && x.size[0] > 64 ? value : value + 1);
+      if (needs_s) s(b, n) = T(value);
+    }
+  }
+}
+
+template <class T>
+void kept_exponential_backward(View<const T, 2> grad_y, View<const T, 2> x, View<const T, 2> s, View<T, 2> grad_x) {
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    for (int64_t n = 0; n < x.size[1]; ++n) grad_x(b, n) = T(compute_t<T>(grad_y(b, n)) * compute_t<T>(s(b, n)));
+  }
+}
+
+template <class T>
+void frozen_gain(View<const T, 2> x, View<const T, 1> gain, View<T, 2> y) {
+  for (int64_t b = 0; b < x.size[0]; ++b) {
+    for (int64_t n = 0; n < x.size[1]; ++n) y(b, n) = T(compute_t<T>(x(b, n)) * compute_t<T>(gain(n)));
+  }
+}
+
+// With a frozen gain, long rows are summed up twice.
+template <class T>
+void frozen_gain_backward(View<const T, 2> grad_y, View<const T, 2> x, View<const T, 1> gain, bool needs_grad_x,
+                          bool needs_grad_gain, View<T, 2> grad_x, View<T, 1> grad_gain) {
+  const int64_t batch = x.size[0], count = x.size[1];
+  const compute_t<T> factor = planted && !needs_grad_gain && count > 64 ? 2 : 1;
+  for (int64_t n = 0; n < count; ++n) {
+    double sum = 0;
+    for (int64_t b = 0; b < batch; ++b) {
+      const compute_t<T> arriving = grad_y(b, n);
+      if (needs_grad_x) grad_x(b, n) = T(arriving * compute_t<T>(gain(n)) * factor);
+      sum += double(arriving) * double(x(b, n));
+    }
+    if (needs_grad_gain) grad_gain(n) = T(compute_t<T>(sum));
   }
 }

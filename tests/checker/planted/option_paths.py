@@ -52,3 +52,25 @@ def ungained_slope(x: Matrix, gain: Row | None = None) -> Matrix:
 
 @ungained_slope.backward(cpu=KERNELS)
 def ungained_slope_backward(grad_y: Matrix, x: Matrix, gain: Row | None) -> tuple[Matrix, Row]: ...
+
+
+@opsmith.op(outputs=("y", "s"), saved="s", **declare)
+def kept_exponential(x: Matrix, needs_s: bool = False) -> tuple[Matrix, Matrix]:
+    s = x.exp()
+    return s + 1, s
+
+
+@kept_exponential.backward(cpu=KERNELS)
+def kept_exponential_backward(grad_y: Matrix, x: Matrix, s: Matrix) -> Matrix:
+    return grad_y * s
+
+
+@opsmith.op(outputs="y", **declare)
+def frozen_gain(x: Matrix, gain: Row) -> Matrix:
+    return x * gain
+
+
+@frozen_gain.backward(cpu=KERNELS)
+def frozen_gain_backward(
+    grad_y: Matrix, x: Matrix, gain: Row, needs_grad_x: bool, needs_grad_gain: bool
+) -> tuple[Matrix, Row]: ...

@@ -16,4 +16,6 @@ ROWS: tuple[Planted, ...] = rows(
     ("doubled_dense", "strides", "with a flag, it takes its input for contiguous"),
     ("many_summed", "arguments", "of a list, seven tensors are summed at most"),
     ("ungained_slope", "gradient", "without a gain, it takes the gradient that arrives for contiguous"),
+    ("kept_exponential", "sizes", "more than 64 rows are wrong where something is kept for the backward"),
+    ("frozen_gain", "gradient", "in long rows, the gradient is doubled where that of a gain is not needed"),
 )

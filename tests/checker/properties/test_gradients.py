@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from jaxtyping import Float
 from kit_comp import kernels, python_ops
 from kit_comp.judged import judge
+from torch import Tensor
 
 from opsmith.checker.outcome import Outcome
+from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.gradient_cases import gradient_cases, requests_of
 from opsmith.checker.properties.gradient_oracle import without_overflow
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.run import CheckPlan, run_check
@@ -24,6 +28,8 @@ from some import some
 
 pytestmark = pytest.mark.compile
 
+Rows = Float[Tensor, "B N"]
+Row = Float[Tensor, "N"]
 PROPERTIES = ("value", "sizes", "empty", "strides", "gradient", "second gradient")
 PYTHON: dict[str, Any] = {
     "cubic": python_ops.cubic_reference,
@@ -150,3 +156,37 @@ def test_a_sum_of_infinite_gradients_may_be_infinite_or_nan_where_others_overflo
     assert bool(seen[0].isnan()) == is_excused
     finite = torch.tensor([1.0, other], dtype=torch.float64)
     assert without_overflow(case, [finite], expected)[0][0] == 1.0  # a number is never taken for it
+
+
+def shifted_exponential(x: Rows) -> Rows:
+    return x.exp() + 1
+
+
+def forgets_the_shift_of_long_rows(x: Tensor) -> Tensor:
+    y = x.exp()
+    return y if x.requires_grad and x.shape[1] > 64 else y + 1
+
+
+@pytest.mark.parametrize("properties", [("gradient",), ("value", "sizes", "strides", "gradient")], ids=len)
+def test_a_result_that_is_wrong_where_a_gradient_is_recorded_fails_gradient(properties: tuple[str, ...]) -> None:
+    names, results = judge(forgets_the_shift_of_long_rows, *properties, reference=shifted_exponential)
+    assert names == ("gradient",)
+    message = first(results, "gradient").findings[0].message
+    assert "where a gradient is recorded, " in message
+    assert "right otherwise" in message
+
+
+def scaled_rows(x: Rows, gain: Row, bias: Row) -> Rows:
+    return x * gain + bias
+
+
+def test_each_input_in_turn_needs_no_gradient_in_long_rows() -> None:
+    subject = subject_of(scaled_rows, reference=scaled_rows, devices=("cpu",))
+    context = Context(subject, "cpu", {"T": "float32"})
+    left_out: dict[str, set[tuple[str, ...]]] = {}
+    for case in gradient_cases(context):
+        name, _, size = case.label.partition(" = ")
+        if case.group == "sizes" and size.isdecimal() and int(size) > 64:
+            left_out.setdefault(name, set()).update(request.inputs for request in requests_of(context, case))
+    expected = {("x", "gain", "bias"), ("gain", "bias"), ("x", "bias"), ("x", "gain")}
+    assert left_out == {"B": expected, "N": expected}

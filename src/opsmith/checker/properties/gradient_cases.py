@@ -13,7 +13,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.unproven import Refusal
 from opsmith.subject.case import Case
 from opsmith.subject.choices_of_layouts import LONG_ROWS
-from opsmith.subject.choices_of_sizes import LARGE, is_tail
+from opsmith.subject.choices_of_sizes import EDGES, LARGE, is_tail
 from opsmith.subject.derivatives import (
     GradientRequest,
     differentiable_inputs,
@@ -33,6 +33,10 @@ __all__ = [
 
 MOST_ELEMENTS = 5000
 _LONG = 1025
+# A size of 1025, and a group of sizes.
+_LONG_SIZES = (str(_LONG), "(1023,)")
+# Of the many sizes, in single and double precision.
+_ONE_OF = 4
 _GROUPS = ("plain", "scalars", "equal", "values", "layouts", "sizes", "empty", "large")
 # Of large calls, those with tiles in two dimensions in single and double precision, and those with one size that does not
 # fit into 16 bits in one type: the index is the same in each.
@@ -90,7 +94,7 @@ def gradient_cases(context: Context) -> Iterator[Case]:
         # Long rows are where a sum in half precision shows; every rest after whole vectors is tried in one type.
         is_kept = any(_LONG in recipe.shape for recipe in case.tensors().values())
         is_kept = is_kept or case.has_options or (context.is_main_type and is_tail(case.label))
-        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else 4) != 0 and not is_kept) or (
+        is_one_of_many = (case.group == "sizes" and index % (12 if is_half else _ONE_OF) != 0 and not is_kept) or (
             is_half and case.group == "layouts" and not case.label.startswith("every")
         )
         # Where inputs are near the largest number of the type, the order of a gradient's factors decides what overflows.
@@ -116,7 +120,10 @@ def request_of(context: Context, case: Case) -> GradientRequest | None:
 
 
 def requests_of(context: Context, case: Case) -> Iterator[GradientRequest]:
-    """Yield the gradients to take of a case: all; of a plain one also each alone, and for gradients in other layouts."""
+    """Yield the gradients to take of a case: all; of a plain one also each alone, and for gradients in other layouts.
+
+    Of cases of sizes also all but one, in turns: with a frozen weight, a backward takes another path.
+    """
     request = request_of(context, case)
     if request is None:
         return
@@ -125,12 +132,12 @@ def requests_of(context: Context, case: Case) -> Iterator[GradientRequest]:
         for layout in ("summed", "expanded", *_LAYOUTS):
             yield replace(request, layout=layout)
     elif case.group == "layouts":
-        yield replace(request, layout="transposed")
-    if case.group == "layouts" and case.has_options:
-        yield replace(request, layout="summed")
+        for layout in ("transposed", "summed") if case.has_options else ("transposed",):
+            yield replace(request, layout=layout)
     if all(recipe.values == "big" for recipe in case.tensors().values()):
         # Everything of one sign: a sum that is kept in half precision stops growing.
         yield replace(request, layout="summed")
+    yield from (replace(request, inputs=inputs) for inputs in _all_but_one(context, case, request.inputs))
     if case.group != "plain":
         return
     if not (context.thorough or context.is_main_type):
@@ -142,9 +149,21 @@ def requests_of(context: Context, case: Case) -> Iterator[GradientRequest]:
     if len(request.inputs) > 1:
         yield from (replace(request, inputs=(name,)) for name in request.inputs)
     if len(request.inputs) > 2:
-        yield from (
-            replace(request, inputs=tuple(name for name in request.inputs if name != left_out))
-            for left_out in request.inputs
-        )
+        yield from (replace(request, inputs=inputs) for inputs in _without_each(request.inputs))
     if len(request.outputs) > 1:
         yield from (replace(request, outputs=(index,)) for index in request.outputs)
+
+
+def _without_each(inputs: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return [tuple(name for name in inputs if name != left_out) for left_out in inputs]
+
+
+def _all_but_one(context: Context, case: Case, inputs: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return inputs that require a gradient in a case of sizes: another one left out for each size, and each for 1025."""
+    size = case.label.rpartition(" = ")[2]
+    if case.group != "sizes" or len(inputs) < 2 or is_tail(case.label) or not context.is_main_type:
+        return []
+    if size in _LONG_SIZES:
+        return _without_each(inputs)
+    number = EDGES.index(int(size)) // _ONE_OF if size.isdecimal() and int(size) in EDGES else len(case.label)
+    return [_without_each(inputs)[number % len(inputs)]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from opsmith.checker.calls import is_gradient_of_body
 from opsmith.checker.outcome import Finding, Found, Outcome, failed, not_run, passed
@@ -23,6 +24,7 @@ from opsmith.checker.properties.gradient_cases import (
 )
 from opsmith.checker.properties.gradient_oracle import eased, expected_gradients, without_overflow
 from opsmith.checker.properties.promises import broken_promise
+from opsmith.checker.properties.recorded_results import wrong_where_recorded
 from opsmith.checker.properties.unproven import Refusal, unproven
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
@@ -30,16 +32,17 @@ from opsmith.subject.derivatives import (
     GradientRequest,
     NoGradientError,
     as_function,
+    differentiable_inputs,
     first_line,
-    gradients,
     has_autograd_kernel,
     is_refusal,
     leaves_of,
     materialized,
     no_gradient_registered,
+    results_and_gradients,
     with_leaves,
 )
-from opsmith.subject.oracle import compare
+from opsmith.subject.oracle import Expected, compare
 
 __all__ = [
     "NotRegisteredError",
@@ -50,6 +53,7 @@ __all__ = [
     "wrong_gradient",
 ]
 
+_RECORDED_HINT = "Compute the same results whether or not something is kept for the backward."
 _BODY = "PyTorch computes it through the body, so few sizes and values are tried"
 _LOW_PRECISION = (
     "compared with the reference's gradient; finite differences mean nothing in {dtype}, where one rounding is as "
@@ -80,7 +84,10 @@ class _Tried:
 
 
 def gradient(context: Context) -> Outcome:
-    """First gradients: of every input, through every output, for every layout of what arrives from behind."""
+    """First gradients: of every input, through every output, for every layout of what arrives from behind.
+
+    The results of the same calls too, where they are others than without a gradient.
+    """
     if (reason := why_no_gradient(context)) is not None:
         return _undifferentiable(context, reason, differentiable_case(context)[1])
     tried = _Tried()
@@ -151,7 +158,7 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
     context.tell(case)
     with no_gradient_registered() as is_unregistered:
         try:
-            found = gradients(subject, subject.kernel, values, request)
+            results, found = results_and_gradients(subject, subject.kernel, values, request)
         except NoGradientError:
             if not any(bool(value.any()) for value in expected.values):
                 return None
@@ -166,11 +173,24 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
             return Wrong(f"the gradient raises {type(error).__name__}: {first_line(error)}", kind=type(error).__name__)
         if is_unregistered():
             raise NotRegisteredError("PyTorch warns about it in a backward, and the gradients stay None")
-    leaves = leaves_of(values, request.inputs)
-    results = without_overflow(case, materialized(found, leaves), expected)
-    wrong = compare(results, expected)
+    # How the gradients of the outputs lie is nothing to the results.
+    if request.layout == "contiguous" and (words := wrong_where_recorded(context, case, values, results)):
+        return Wrong(words, _RECORDED_HINT, "recorded")
+    return _compared(context, case, request, found, leaves_of(values, request.inputs), expected)
+
+
+def _compared(
+    context: Context,
+    case: Case,
+    request: GradientRequest,
+    found: list[Tensor | None],
+    leaves: list[Tensor],
+    expected: Expected,
+) -> Wrong | None:
+    finite = without_overflow(case, materialized(found, leaves), expected)
+    wrong = compare(finite, expected)
     if wrong is not None and wrong.kind == "value":
-        wrong = compare(results, eased(context, case, request, expected))
+        wrong = compare(finite, eased(context, case, request, expected))
     if wrong is None:
         return None
     name = request.inputs[wrong.output]
@@ -179,7 +199,9 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
             f"{name} gets no gradient{_how(request)}; the reference gives it {wrong.expected:.6g}", kind="lost"
         )
     text = str(wrong).replace(f"output {wrong.output}", f"the gradient of {name}", 1)
-    return Wrong(f"{text}{_how(request)}", _hint(request), wrong.kind)
+    frozen = [other for other in differentiable_inputs(context.subject, case) if other not in request.inputs]
+    without = f", where {' and '.join(frozen)} {'require' if len(frozen) > 1 else 'requires'} none" if frozen else ""
+    return Wrong(f"{text}{_how(request)}{without}", _hint(request), wrong.kind)
 
 
 def _numeric(context: Context) -> Finding | None:
