@@ -20,6 +20,7 @@ __all__ = ["option_choices"]
 _LONG, _WHOLE, _SHORT = 1025, 1024, 129
 # The same of a group of sizes.
 _LONG_GROUP, _GROUP_OF_TWO = (1023,), (33, 65)
+_FEW_NAMES = 3
 # How many situations every two options come in, of those in which each option comes.
 _OF_TWO = 2
 
@@ -47,17 +48,19 @@ def _situations(space: Space, base: Choice, wide: Choice, mutated: tuple[str, ..
     """Yield the sizes and layouts in which options are tried, the most telling ones first."""
     last = [name for name in space.names if name in last_names(space)]
     others = [name for name in space.names if name not in last]
+    # Of many names each is long once, and one of them has the other sizes.
+    is_few = len(space.names) <= _FEW_NAMES
     in_layouts = list(_in_layouts(space, wide, mutated))
     yield from _of_sizes(space, base, last[:1], _LONG)
     yield from (_of_group(base, group, _LONG_GROUP) for group in space.groups)
     yield from in_layouts[:1]
     yield from _of_sizes(space, base, (*last[1:], *others), _LONG)
     yield from islice(tiles(space, base), 1)
-    yield from _of_sizes(space, base, last, _SHORT)
+    yield from _of_sizes(space, base, last if is_few else last[:1], _SHORT)
     yield from (_of_group(base, group, _GROUP_OF_TWO) for group in space.groups)
     yield from in_layouts[1:]
-    yield from _of_sizes(space, base, last, _WHOLE)
-    for size in (_SHORT, _WHOLE):
+    yield from _of_sizes(space, base, last if is_few else last[:1], _WHOLE)
+    for size in (_SHORT, _WHOLE) if is_few else ():
         yield from _of_sizes(space, base, others, size)
 
 
