@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
 from judging_kit.cells import cell_of
 
 from opsmith.judging.cell import Batch, Cell, CellError
+from opsmith.judging.processes import family
+from opsmith.judging.standstill import Standstill
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -118,6 +126,67 @@ def test_who_is_woken_by_a_timer_of_its_own_is_told() -> None:
                 cell.run([0], is_timed=True)
                 time.sleep(0.1)
         assert not cell.is_alive
+
+
+# The child has used a processor: when it is gone, what the family has used in sum is less than before.
+_WITH_DECOY = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    while time.process_time() < 0.5:
+        pass
+    time.sleep(600)
+time.sleep(1)
+while time.clock_gettime((~child << 3) | 2) < 0.5:
+    time.sleep(0.01)
+print(child, flush=True)
+while True:
+    pass
+"""
+
+
+def test_work_is_not_hidden_by_the_end_of_another_process() -> None:
+    with _running(_WITH_DECOY) as worker:
+        assert worker.stdout is not None
+        child = int(worker.stdout.readline())
+        standstill = Standstill(worker.pid)
+        assert standstill.begin()
+        assert standstill.has_held()
+        os.kill(worker.pid, signal.SIGCONT)
+        os.kill(child, signal.SIGKILL)
+        time.sleep(0.05)
+        os.kill(worker.pid, signal.SIGSTOP)
+        assert not standstill.has_held()
+
+
+@pytest.mark.parametrize("is_woken", [True, False], ids=str)
+def test_who_is_woken_for_a_moment_is_told_when_that_comes_again(is_woken: bool) -> None:
+    # What does next to nothing itself may start a process that works and is gone before anybody looks.
+    with _running("import time\nprint(flush=True)\ntime.sleep(600)\n") as sleeper:
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()
+        standstill, held = Standstill(sleeper.pid), []
+        for _ in range(3):
+            assert standstill.begin()
+            if is_woken:
+                os.kill(sleeper.pid, signal.SIGCONT)
+                time.sleep(0.01)
+                os.kill(sleeper.pid, signal.SIGSTOP)
+                time.sleep(0.01)
+            held.append(standstill.has_held())
+            standstill.end()
+        assert held[-1] is not is_woken
+
+
+@contextmanager
+def _running(text: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            for one in reversed(family(process.pid)):
+                os.kill(one, signal.SIGKILL)
 
 
 def test_places_that_are_none_are_not_read() -> None:

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["begun_at", "cpu_s", "family", "is_running", "memory_bytes"]
+__all__ = ["Use", "begun_at", "cpu_s", "family", "is_running", "memory_bytes", "use_of"]
 
 _PAGE = 4096
 _SCHEDULER_CLOCK = 2
+_ENDED = frozenset((b"Z", b"X"))
+_STATE = re.compile(rb"^State:\s*(\S)", re.MULTILINE)
+_SWITCHES = re.compile(rb"voluntary_ctxt_switches:\s*(\d+)")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a process has used of processors: seconds, and how often each thread that can be stopped has left one.
+
+    `begun` is when the process began: with its number it says which process it is.
+    """
+
+    begun: int
+    seconds: float
+    turns: Mapping[int, int]
 
 
 def family(pid: int) -> list[int]:
@@ -63,6 +81,23 @@ def is_running(pid: int) -> bool:
                 if (task / "stat").read_text().rpartition(")")[2].split()[0] == "R":
                     return True
     return False
+
+
+def use_of(pid: int) -> Use | None:
+    """Return what a process has used of processors; None if it has ended, whether or not its parent knows."""
+    turns, is_there, tasks = {}, False, f"/proc/{pid}/task"
+    with suppress(OSError, IndexError, ValueError):
+        begun = int(_content(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19])
+        for task in os.listdir(tasks):  # noqa: PTH208 -- as above
+            with suppress(OSError):
+                status = _content(f"{tasks}/{task}/status")
+                state = _STATE.search(status)
+                is_there |= state is None or state[1] not in _ENDED
+                # A thread in the middle of a system call that nothing interrupts (D) stops only when that has ended.
+                if state is not None and state[1] != b"D":
+                    turns[int(task)] = sum(map(int, _SWITCHES.findall(status)))
+        return Use(begun, cpu_s([pid]), turns) if is_there else None
+    return None
 
 
 def cpu_s(pids: list[int]) -> float:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from opsmith.judging.processes import cpu_s, family
+from opsmith.judging.inside.system_calls import call
+from opsmith.judging.processes import Use, cpu_s, family, use_of
 
 __all__ = ["OtherMemory", "Standstill"]
 
@@ -25,6 +27,14 @@ _PATIENCE_S = 2.0
 _STOPPED = frozenset("TtZX")
 # What a process may be seen to have used of processors between, which was counted late.
 _COUNTED_LATE_S = 1e-4
+# What those that are told to stop use until they have. Threads that wait for others at full speed take 2 ms where other
+# programs want the processors too.
+_STOPS_S = 3e-3
+# In so many of the last standstills more may have been used, or a thread may have been given a processor: it may lose it in
+# the moment in which it stops. These are five rounds of timing, the least there are, and a median is of more than two.
+_LAST, _MOST_RAN = 10, 2
+# Before others are looked for, which takes a while where there are many.
+_LOOKS = 20
 # One that waits for a child it shares memory with (vfork) does so until the child goes on.
 _WAITING, _WAITS_S = frozenset("D"), 0.1
 # What lies between the elements of a result that is not dense is read as well, up to so many times their bytes.
@@ -37,7 +47,8 @@ class Standstill:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._members: list[int] = [pid]
-        self._used_s = 0.0
+        self._used: dict[int, Use] = {}
+        self._ran: deque[bool] = deque(maxlen=_LAST)
         self.is_on = False
 
     def begin(self) -> bool:
@@ -45,35 +56,62 @@ class Standstill:
         self.is_on = True
         begun_s = time.monotonic()
         # Those that are known at once: looking for others takes as long as a short call.
-        running: Iterable[int] = self._members
+        for one in self._members:
+            _signal(one, signal.SIGSTOP)
+        told = {one: cpu_s([one]) for one in self._members}
+        stopped: dict[int, float] = {}
+        running: Sequence[int] = self._members
+        is_whole = False
         while True:
-            for one in running:
-                _signal(one, signal.SIGSTOP)
-            self._members = family(self._pid)
+            _stop_all(running, stopped)
+            listed, self._members = set(self._members), family(self._pid)
+            told = {one: cpu_s([one]) for one in self._members} | told
             taken_s = time.monotonic() - begun_s
             still = _STOPPED if taken_s < _WAITS_S else _STOPPED | _WAITING
             running = [one for one in self._members if not _is_in(one, still)]
-            if not running:
-                self._used_s = self._settled_s(begun_s + _PATIENCE_S)
+            stopped = {one: cpu_s([one]) for one in self._members if one not in running} | stopped
+            # One that was running when they were listed may have started another since.
+            if not running and is_whole and listed.issuperset(self._members):
+                self._used = self._settled(begun_s + _PATIENCE_S)
+                since_told_s, since_stopped_s = self._grown_s(told), self._grown_s(stopped)
+                self._ran.append(since_told_s > _STOPS_S or since_stopped_s > _COUNTED_LATE_S)
                 return True
+            is_whole = not running
             if taken_s > _PATIENCE_S:
                 return False
 
-    def _settled_s(self, until_s: float) -> float:
-        """Return the seconds of processors that they have used, when that number does not change any more.
+    def _grown_s(self, before: Mapping[int, float]) -> float:
+        """Return the seconds of processors that those that are stopped now have used since `before`."""
+        return sum(max(0.0, used.seconds - before[one]) for one, used in self._used.items())
+
+    def _settled(self, until_s: float) -> dict[int, Use]:
+        """Return what they have used of processors, when that does not change any more.
 
         A thread counts as stopped a moment before its processor is another's, and a virtual one may be taken from the
         machine in that moment, for milliseconds.
         """
-        used_s = cpu_s(self._members)
-        while (now_s := cpu_s(self._members)) != used_s and time.monotonic() < until_s:
-            used_s = now_s
+        used = _used(self._members)
+        while (now := _used(self._members)) != used and time.monotonic() < until_s:
+            used = now
             time.sleep(0)
-        return now_s
+        return now
 
     def has_held(self) -> bool:
-        """Whether nothing has run since `begin`: a timer, for one, can send the signal that lets a process go on."""
-        return not self.is_on or cpu_s(self._members) - self._used_s < _COUNTED_LATE_S
+        """Whether nothing has run since `begin`: a timer, for one, can send the signal that lets a process go on.
+
+        Each process is looked at by itself: one that ends takes what it has used out of a sum, in which another's work
+        would be hidden. What is stopped neither ends nor starts others.
+        """
+        if not self.is_on:
+            return True
+        found = family(self._pid)
+        now = _used(found)
+        if not set(self._members).issuperset(found) or not _are_the_same(self._used, now):
+            return False
+        if any(_has_run(before, now[one]) for one, before in self._used.items()):
+            self._ran[-1] = True
+        grown_s = sum(now[one].seconds - before.seconds for one, before in self._used.items())
+        return grown_s < _COUNTED_LATE_S and sum(self._ran) <= _MOST_RAN
 
     def end(self) -> None:
         """Let all of them go on."""
@@ -83,9 +121,48 @@ class Standstill:
                 _signal(one, signal.SIGCONT)
 
 
+def _used(pids: Iterable[int]) -> dict[int, Use]:
+    """Return what each of some processes has used; those that have ended can do nothing any more, and are left out."""
+    return {pid: found for pid in pids if (found := use_of(pid)) is not None}
+
+
+def _are_the_same(before: Mapping[int, Use], now: Mapping[int, Use]) -> bool:
+    """Whether processes are there still, and are not others by the same numbers."""
+    return all(pid in now and now[pid].begun == one.begun for pid, one in before.items())
+
+
+def _has_run(before: Use, now: Use) -> bool:
+    """Whether a thread has left a processor, which it had to be given first; one may start a process that ends unseen."""
+    return any(now.turns.get(thread) != turns for thread, turns in before.turns.items())
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def _stop_all(pids: Sequence[int], stopped: dict[int, float]) -> None:
+    """Have processes stop, and add what each has used to `stopped` when it is first seen to have done so.
+
+    It is looked at each at once: one that a timer wakes again would work until all others have been looked at.
+    """
+    for _ in range(_LOOKS):
+        for one in pids:
+            _stop_threads(one)
+            if _is_in(one, _STOPPED):
+                stopped.setdefault(one, cpu_s([one]))
+        pids = [one for one in pids if one not in stopped]
+
+
+def _stop_threads(pid: int) -> None:
+    """Have each thread of a process stop: a signal to the process waits for one that sleeps to get a processor.
+
+    Meanwhile others of it would go on, which on a busy machine takes milliseconds.
+    """
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 -- in the time that others go on
+            with suppress(ProcessLookupError):
+                call("tgkill", pid, int(task), int(signal.SIGSTOP))
 
 
 def _is_in(pid: int, states: Collection[str]) -> bool:
