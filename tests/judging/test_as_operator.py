@@ -78,7 +78,12 @@ def test_a_result_that_does_not_depend_on_every_input_keeps_its_graph(tmp_path: 
 
 
 @pytest.mark.slow("asks all properties")
-def test_a_wrong_gradient_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "body",
+    ["return grad * 1.01", "raise RuntimeError('the backward is not implemented')"],
+    ids=["wrong", "refused"],
+)
+def test_a_wrong_gradient_is_told(body: str, tmp_path: Path) -> None:
     text = """
 import torch
 class Scaled(torch.autograd.Function):
@@ -87,11 +92,11 @@ class Scaled(torch.autograd.Function):
         return y.clone()
     @staticmethod
     def backward(ctx, grad):
-        return grad * 1.01
+        BODY
 def normalize(x, w):
     return Scaled.apply(torch.softmax(x * w, dim=-1))
 """
-    judgement = trained(tmp_path, text)
+    judgement = trained(tmp_path, text.replace("BODY", body))
     assert judgement.ok
     assert judgement.refusals == (Refusal.WRONG_GRADIENT,)
 

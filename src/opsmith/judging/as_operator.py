@@ -14,6 +14,7 @@ import torch
 
 from opsmith.checker.outcome import Outcome, not_run_for
 from opsmith.checker.properties.context import Context
+from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
 from opsmith.judging.diagnosis import same_numbers
 from opsmith.judging.refusals import Refusal
@@ -79,6 +80,11 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
         charges.append(replace(ended.charge, where=told[0]))
         repeated = None
     charges += [_charge(one, names[one.item.name]) for one in asked if one.outcome.state == "failed"]
+    charges += [
+        Charge(names[one.item.name], one.outcome.note, f"{one.item.name}, {one.dtype}".strip(", "))
+        for one in asked
+        if _refuses_gradient(one)
+    ]
     charges += call.charges.values()
     charges += [repeated] if repeated is not None else []
     if trial.shared and not _reference_shares(trial, seed):
@@ -151,6 +157,12 @@ def _ask(
 def _charge(one: _Asked, refusal: Refusal) -> Charge:
     finding = one.outcome.findings[0]
     return Charge(refusal, finding.message, f"{one.item.name}{f', {one.dtype}' if one.dtype else ''}")
+
+
+def _refuses_gradient(one: _Asked) -> bool:
+    """Whether a candidate says that it has no gradient, which `check` believes: where a task trains it has to have one."""
+    outcome = one.outcome
+    return one.item.name in _GRADIENTS and outcome.state == "not run" and outcome.note.startswith(NOT_REGISTERED)
 
 
 def _state(outcome: Outcome) -> str:

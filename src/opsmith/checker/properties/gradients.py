@@ -45,6 +45,7 @@ from opsmith.subject.derivatives import (
 from opsmith.subject.oracle import Expected, compare
 
 __all__ = [
+    "NOT_REGISTERED",
     "NotRegisteredError",
     "Wrong",
     "first_wrong",
@@ -54,6 +55,8 @@ __all__ = [
 ]
 
 _RECORDED_HINT = "Compute the same results whether or not something is kept for the backward."
+# How the reason begins for which an operator that says that it has no gradient is not asked for one.
+NOT_REGISTERED = "no gradient is registered"
 _BODY = "PyTorch computes it through the body, so few sizes and values are tried"
 _LOW_PRECISION = (
     "compared with the reference's gradient; finite differences mean nothing in {dtype}, where one rounding is as "
@@ -95,7 +98,7 @@ def gradient(context: Context) -> Outcome:
     try:
         found = _first_failure(context, cases, tried)
     except NotRegisteredError as error:
-        return not_run(f"no gradient is registered: {error}")
+        return not_run(f"{NOT_REGISTERED}: {error}")
     if found is not None:
         return found
     if tried.skipped == tried.compared:
