@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -50,6 +51,30 @@ def test_files_without_a_name_count(tmp_path: Path) -> None:
         assert nameless_bytes([os.getpid()]) - before == 2 << 20
         assert nameless_bytes([os.getpid()], [(place.st_dev, place.st_ino)]) - before == 1 << 20
         os.close(memory)
+
+
+@pytest.mark.parametrize("may_follow", [True, False], ids=str)
+def test_shared_memory_counts_of_which_no_page_is_mapped_any_more(
+    may_follow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not may_follow:
+        monkeypatch.setattr(Path, "stat", _stat_but_not_of_mappings)
+    before = nameless_bytes([os.getpid()])
+    with mmap.mmap(-1, 4 << 20) as memory:  # shared, by default
+        memory[: 4 << 20] = b"x" * (4 << 20)
+        memory.madvise(mmap.MADV_DONTNEED)
+        memory.madvise(mmap.MADV_DONTFORK, 0, 1 << 20)  # which makes two mappings of one
+        assert nameless_bytes([os.getpid()]) - before == 4 << 20
+    assert nameless_bytes([os.getpid()]) == before
+
+
+_stat = Path.stat
+
+
+def _stat_but_not_of_mappings(path: Path, **more: bool) -> os.stat_result:
+    if "map_files" in path.parts:
+        raise PermissionError
+    return _stat(path, **more)
 
 
 def test_many_files_are_not_counted_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,6 +274,7 @@ def test_shared_memory_is_its_own(walled: Cell) -> None:
 _ALLOWED, _DENIED, _ABSENT, _LACKING, _NOTHING = None, 1, 2, 38, 0
 _ASKED = [
     ("read", (0,), True, _ALLOWED),
+    ("shmget", (0, 4096, 0o1600), True, _DENIED),
     ("ptrace", (0,), True, _DENIED),
     ("mount", (0,), True, _DENIED),
     ("clone3", (0,), True, _LACKING),

@@ -188,7 +188,8 @@ class CandidateProcess:
         """Return the charge for a process that has taken more than it may."""
         self._looked_s = time.monotonic()
         limits, members = self.limits, self._members()
-        nameless = nameless_bytes(members, self.shared_files)
+        # CUDA maps much that it does not use.
+        nameless = nameless_bytes(members, self.shared_files, are_sizes_taken=self.device == "cpu")
         own = members[1:] if self._waits_outside else members
         taken = sum(map(memory_bytes, own)) + nameless - self.shared_bytes
         if taken > limits.memory_bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +58,14 @@ def differs(path: Path, content: bytes) -> bool:
         return True
 
 
-def nameless_bytes(pids: Iterable[int], known: Iterable[tuple[int, int]] = ()) -> int:
-    """Return the bytes of files that processes have open and that have no name: deleted ones, and those in memory.
+def nameless_bytes(pids: Iterable[int], known: Iterable[tuple[int, int]] = (), *, are_sizes_taken: bool = True) -> int:
+    """Return the bytes of files that processes have open or mapped and that have no name: deleted ones, those in memory.
 
-    Those that are `known`, by device and number, do not count.
+    Those that are `known`, by device and number, do not count. What a file takes that is mapped and not open Linux tells
+    those alone who may follow links in `map_files`. For others it is as large as it is mapped, where `are_sizes_taken`.
     """
     seen, total = set(known), 0
+    sizes: dict[tuple[int, int], int] = {}
     for pid in pids:
         with suppress(OSError):
             for opened in Path(f"/proc/{pid}/fd").iterdir():
@@ -73,7 +75,30 @@ def nameless_bytes(pids: Iterable[int], known: Iterable[tuple[int, int]] = ()) -
                     if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and place not in seen:
                         seen.add(place)
                         total += found.st_blocks * _BLOCK
-    return total
+    for pid in pids:
+        for span, end, place in _nameless_mappings(pid):
+            if place in seen:
+                continue
+            try:
+                total += Path(f"/proc/{pid}/map_files/{span}").stat().st_blocks * _BLOCK
+                seen.add(place)
+            except OSError:
+                sizes[place] = max(sizes.get(place, 0), end)
+    return total + (sum(size for place, size in sizes.items() if place not in seen) if are_sizes_taken else 0)
+
+
+def _nameless_mappings(pid: int) -> Iterator[tuple[str, int, tuple[int, int]]]:
+    """Yield where a process has mapped files without a name, at which byte of the file that ends, and which these are.
+
+    Pages that it gives up (MADV_DONTNEED) are no part of its memory any more, and stay in such a file.
+    """
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/maps").read_bytes().splitlines():
+            if line.endswith(b" (deleted)"):
+                span, _, offset, device, number, _ = line.split(maxsplit=5)
+                begin, end = (int(one, 16) for one in span.split(b"-"))
+                major, minor = (int(one, 16) for one in device.split(b":"))
+                yield span.decode(), int(offset, 16) + end - begin, (os.makedev(major, minor), int(number))
 
 
 def remove_folder(folder: Path) -> None:

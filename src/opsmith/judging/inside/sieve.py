@@ -16,6 +16,8 @@ _DENIED = (
     *("open_tree", "move_mount", "fsopen", "mount_setattr", "open_by_handle_at", "quotactl", "acct", "keyctl"),
     *("add_key", "request_key", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
     *("reboot", "swapon", "swapoff", "settimeofday", "clock_settime", "adjtimex", "clock_adjtime"),
+    # Makes memory that no process has open or mapped, where no limit sees it.
+    "shmget",
 )
 # What changes limits and priority of the process whose number is the first argument; 0 is the caller.
 _OF_OTHERS = ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr")

@@ -24,7 +24,7 @@ _X86_64 = {
     "open_by_handle_at": 304, "perf_event_open": 298, "pivot_root": 155, "prlimit64": 302, "process_vm_readv": 310,
     "process_vm_writev": 311, "ptrace": 101, "quotactl": 179, "reboot": 169, "request_key": 249, "sched_setaffinity": 203,
     "sched_setattr": 314, "sched_setparam": 142, "sched_setscheduler": 144, "sendto": 44, "setns": 308,
-    "setpriority": 141, "settimeofday": 164, "socket": 41, "socketpair": 53, "swapoff": 168, "swapon": 167,
+    "setpriority": 141, "settimeofday": 164, "shmget": 29, "socket": 41, "socketpair": 53, "swapoff": 168, "swapon": 167,
     "tgkill": 234, "truncate": 76, "umount2": 166, "unshare": 272, "userfaultfd": 323,
 }  # fmt: skip
 _AARCH64 = {
@@ -34,7 +34,7 @@ _AARCH64 = {
     "open_by_handle_at": 265, "perf_event_open": 241, "pivot_root": 41, "prlimit64": 261, "process_vm_readv": 270,
     "process_vm_writev": 271, "ptrace": 117, "quotactl": 60, "reboot": 142, "request_key": 218, "sched_setaffinity": 122,
     "sched_setattr": 274, "sched_setparam": 118, "sched_setscheduler": 119, "sendto": 206, "setns": 268,
-    "setpriority": 140, "settimeofday": 170, "socket": 198, "socketpair": 199, "swapoff": 225, "swapon": 224,
+    "setpriority": 140, "settimeofday": 170, "shmget": 194, "socket": 198, "socketpair": 199, "swapoff": 225, "swapon": 224,
     "tgkill": 131, "truncate": 45, "umount2": 39, "unshare": 97, "userfaultfd": 282,
 }  # fmt: skip
 # With the machine's name in a filter of calls (AUDIT_ARCH_...).
