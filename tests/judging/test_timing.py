@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 import torch
 from judging_kit.candidates import EXAMPLES, RIGHT, judged
+from torch import Tensor
 from torch._dynamo.utils import counters
 
 from opsmith.benchmark.ceilings import Ceilings
+from opsmith.benchmark.statistics import median_interval
+from opsmith.judging.api import judge
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.scaled import Inputs, are_scalable, scaled
 from opsmith.judging.timing import race, round_size
 from opsmith.judging.timing.clock import time_here
-from opsmith.judging.timing.floor import floor_of
+from opsmith.judging.timing.floor import Floor, floor_of
 from opsmith.judging.timing.rivals import rivals_of
 
 SLEEPS = """
@@ -54,6 +57,38 @@ def test_the_reference_itself_is_about_as_fast_as_it_is(tmp_path: Path) -> None:
     assert speed.ratio_high is not None
     assert speed.ratio_low < 2
     assert speed.ratio_high > 0.3
+
+
+@pytest.mark.slow("a median of rounds")
+def test_who_reads_little_of_its_inputs_is_not_called_slower_than_an_equal_rival(tmp_path: Path) -> None:
+    def gather(table: Tensor, index: Tensor) -> Tensor:
+        return table[index]
+
+    path = tmp_path / "candidate.py"
+    path.write_text("def gather(table, index):\n    return table[index]\n")
+    examples = [(torch.rand(50_000, 32), torch.randint(0, 50_000, (64,)))]
+    judgement = judge(gather, path, examples=examples, threads=1, operator=False, seconds=15.0)
+    (speed,) = judgement.speeds
+    assert speed.ratio is None or speed.ratio > 0.4
+
+
+@pytest.mark.parametrize(
+    ("left_s", "ratio", "words"),
+    [
+        (0.0, 100.0, ""),
+        (3e-5, 14.5, "for the speedup"),  # 1.03 ms against 70 us
+        (2e-3, None, "no speedup is given"),
+    ],
+)
+def test_what_is_left_of_the_judges_time_is_in_both_or_there_is_no_speedup(
+    left_s: float, ratio: float | None, words: str
+) -> None:
+    samples = race._Samples([1e-5 + 2 * left_s] * 5, [left_s] * 5, {"eager": [1e-3] * 5})
+    own = median_interval(samples.own_s)
+    speed = race._speed("as posed", own, "eager", samples, Floor(0.0, 0.0), 5)
+    assert speed.ratio == (None if ratio is None else pytest.approx(ratio, rel=0.02))
+    assert speed.other_s == 1e-3
+    assert words in race._note_of("as posed", samples, [speed])
 
 
 # Right whenever few calls come in a row.

@@ -288,6 +288,7 @@ class _Judge:
                 self._refuse(timed.charge)
                 return
             self.found.speeds += timed.speeds
+            self.found.notes += (timed.note,) if timed.note else ()
 
     def _results(self, arguments: Sequence[Any]) -> list[Tensor]:
         with torch.no_grad():

@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 import torch
@@ -38,6 +39,8 @@ _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 5, 60
 _SECONDS = 6.0
 # At most the rest of a batch's time is taken for what the judge adds.
 _LEAST_PART = 0.5
+# What is left of that is told where it is more than this part of a call's time.
+_TOLD_PART = 0.1
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
 # Where its process has to be asked for results, they are read twice, and in a part of the rounds: in which ones is chance,
@@ -54,11 +57,15 @@ class Timed:
 
     speeds: tuple[Speed, ...] = ()
     charge: Charge | None = None
+    note: str = ""
 
 
 @dataclass
 class _Samples:
+    """Seconds of a call by rounds: the candidate's, what of the judge's is in these, and each rival's."""
+
     own_s: list[float] = field(default_factory=list)
+    left_s: list[float] = field(default_factory=list)
     rivals_s: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -87,25 +94,30 @@ def time_candidate(
         text = f"{whole.middle:.3g} s a call, and the machine needs {floor.possible_s:.3g} s to move the bytes"
         return Timed(charge=Charge(Refusal.FASTER_THAN_THE_MACHINE, text, label))
     calls = len(samples.own_s) * race.size.count
-    return Timed(tuple(_speed(label, own, name, samples, floor, calls) for name in rivals))
+    speeds = tuple(_speed(label, own, name, samples, floor, calls) for name in rivals)
+    return Timed(speeds, note=_note_of(label, samples, speeds))
 
 
 def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floor, calls: int) -> Speed:
     taken_s = samples.rivals_s[rival]
-    ratio = ratio_interval(samples.own_s, taken_s)
-    return Speed(
-        label,
-        own.middle,
-        own.low,
-        own.high,
-        rival,
-        median_interval(taken_s).middle,
-        ratio.middle,
-        ratio.low,
-        ratio.high,
-        floor.usual_s,
-        calls,
-    )
+    timed = Speed(label, own.middle, own.low, own.high, rival, median_interval(taken_s).middle, limit_s=floor.usual_s)
+    if median(samples.left_s) > median_interval(taken_s).middle:
+        return replace(timed, calls=calls)  # what would be compared is the judge's own time
+    # With what is the judge's in both, or an equal rival would seem faster.
+    with_left_s = [one + left for one, left in zip(taken_s, samples.left_s, strict=True)]
+    ratio = ratio_interval(samples.own_s, with_left_s)
+    return replace(timed, ratio=ratio.middle, ratio_low=ratio.low, ratio_high=ratio.high, calls=calls)
+
+
+def _note_of(label: str, samples: _Samples, speeds: Sequence[Speed]) -> str:
+    """Return what is to be told of the judge's part of a time."""
+    part = median(samples.left_s) / median(samples.own_s)
+    if part < _TOLD_PART:
+        return ""
+    what = f"{label}: {part:.0%} of the candidate's time is what the judge adds, such as reading the inputs"
+    if any(one.ratio is None for one in speeds):
+        return f"{what}: that is more than the reference takes, and no speedup is given"
+    return f"{what}; as much is added to the reference's for the speedup"
 
 
 class _Race:
@@ -132,9 +144,10 @@ class _Race:
         samples = _Samples()
         until_s = time.monotonic() + _SECONDS
         for number in range(-_WARM_UP, _MOST_ROUNDS):
-            own_s, rivals_s = self._round(number)
+            own_s, left_s, rivals_s = self._round(number)
             if number >= 0:
                 samples.own_s.append(own_s)
+                samples.left_s.append(left_s)
                 for name, taken_s in rivals_s.items():
                     samples.rivals_s.setdefault(name, []).append(taken_s)
             is_over = not self.trial.has_time or time.monotonic() > until_s or _is_narrow(samples)
@@ -145,8 +158,8 @@ class _Race:
             raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
         return samples
 
-    def _round(self, number: int) -> tuple[float, dict[str, float]]:
-        """Return the seconds of a call of the candidate's and of each rival's."""
+    def _round(self, number: int) -> tuple[float, float, dict[str, float]]:
+        """Return the seconds of a call of the candidate's, those in them that are the judge's, and of each rival's."""
         inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.size.made + self.size.lead))
         order = self.random.sample(range(self.size.lead, len(inputs)), self.size.count)
         cell = self.trial.cell
@@ -185,7 +198,9 @@ class _Race:
         least_s, count = _LEAST_PART * done.wall_s, self.size.count
         whole_s = max(done.wall_s - read_s, least_s)
         self.whole_s.append(whole_s / count)
-        return max(whole_s - self.overhead.of(count), least_s) / count, rivals_s
+        alone_s = max(done.wall_s - read_s - self.overhead.of(count), 0.0)
+        own_s = max(whole_s - self.overhead.of(count), least_s)
+        return own_s / count, max(own_s - alone_s, 0.0) / count, rivals_s
 
     def _is_read(self, number: int) -> bool:
         """Whether results of a round are read twice; there are enough such rounds when no more are made."""
