@@ -19,8 +19,9 @@ from forks import python_c
 from opsmith.checker.literals import FEW, number_text, tensor_code
 from opsmith.checker.properties.table import chosen
 from opsmith.checker.run import CheckPlan, run_check
-from opsmith.checker.snippet import MOST_COLUMNS, MOST_LINES, snippet_of
+from opsmith.checker.snippet import MOST_COLUMNS, MOST_LINES, program_of, snippet_of
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.derivatives import GradientRequest
 from opsmith.subject.layouts import LAYOUTS
 from opsmith.subject.subject import subject_of
 from opsmith.subject.values import FLOAT_VALUES, INTEGER_VALUES
@@ -209,6 +210,22 @@ def test_programs_of_gradients_ask_for_what_the_backward_needs(capsys: pytest.Ca
     assert operator == reference
     assert "needs_twice = True" in text
     assert "needs_twice = False" in snippet_of(subject_of(squared), case, "cpu", "value")
+
+
+def added(x: Float[Tensor, "N"], y: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+    return x + y
+
+
+@pytest.mark.parametrize(("layout", "words"), [("summed", "expand_as(out)"), ("transposed", "'transposed'")])
+def test_programs_take_the_gradients_that_were_wrong(layout: str, words: str, capsys: pytest.CaptureFixture[str]):
+    case = Case({"x": CASE.arguments["x"], "y": CASE.arguments["x"]})
+    request = GradientRequest(("y",), (0,), layout)
+    text = program_of(subject_of(added, reference=added), case, "cpu", "gradient", (), request).text
+    assert words in text
+    assert "y = y.detach().requires_grad_()" in text
+    assert "x = x.detach().requires_grad_()" not in text
+    operator, reference = (line.partition(":")[2].strip() for line in run_here(text, capsys))
+    assert operator == reference
 
 
 def half_a_graph(x: Float[Tensor, "N"]) -> Float[Tensor, "N"]:

@@ -10,7 +10,10 @@ __all__ = ["Parts", "ending"]
 
 @dataclass(frozen=True)
 class Parts:
-    """What the lines that call the operator are made of. `wide` are the arguments in float64, as the reference gets them."""
+    """What the lines that call the operator are made of. `wide` are the arguments in float64, as the reference gets them.
+
+    `layout` is how the gradients of the outputs lie, as in GradientRequest.
+    """
 
     operator: str
     reference: str
@@ -20,6 +23,7 @@ class Parts:
     mutated: tuple[str, ...]
     is_large: bool
     keyword_only: tuple[str, ...] = ()
+    layout: str = "contiguous"
 
     @property
     def call(self) -> str:
@@ -54,11 +58,11 @@ def _compare(program: Parts) -> list[str]:
     return [f'print("operator: ", {program.call})', f'print("reference:", {expected})']
 
 
-def _gradient(program: Parts, differentiate: Callable[[str], list[str]] | None = None) -> list[str]:
+def _gradient(program: Parts, *, is_second: bool = False) -> list[str]:
     if not program.differentiable:
         return _compare(program)
     inputs = ", ".join(program.differentiable)
-    differentiation = (differentiate or _first)(inputs)
+    differentiation = _second(inputs) if is_second else _first(inputs, program.layout)
     return [
         f"def gradients(function, {inputs}):",
         *(f"    {name} = {name}.detach().requires_grad_()" for name in program.differentiable),
@@ -70,9 +74,14 @@ def _gradient(program: Parts, differentiate: Callable[[str], list[str]] | None =
     ]
 
 
-def _first(inputs: str) -> list[str]:
+def _first(inputs: str, layout: str) -> list[str]:
+    weight = "torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out)"
+    if layout == "summed":
+        weight = "torch.ones((), dtype=out.dtype, device=out.device).expand_as(out)"
+    elif layout != "contiguous":
+        weight = f"TensorRecipe(tuple(out.shape), str(out.dtype)[6:], {layout!r}).build(out.device)"
     return [
-        "    weights = [torch.arange(1, 1 + out.numel()).reshape(out.shape).to(out) for out in found]",
+        f"    weights = [{weight} for out in found]",
         f"    return torch.autograd.grad(found, [{inputs}], weights, allow_unused=True)",
     ]
 
@@ -143,7 +152,7 @@ def _called(program: Parts) -> list[str]:
 # How a property's finding shows itself, where it is not in the values that are returned.
 _ENDINGS: dict[str, Callable[[Parts], list[str]]] = {
     "gradient": _gradient,
-    "second gradient": lambda program: _gradient(program, _second),
+    "second gradient": lambda program: _gradient(program, is_second=True),
     "func.grad": _gradient,
     "determinism": _twice,
     "threads": _twice,

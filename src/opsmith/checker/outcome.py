@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from opsmith.subject.case import Case
+from opsmith.subject.derivatives import GradientRequest
 
 __all__ = ["Finding", "Found", "Outcome", "State", "failed", "not_run", "not_run_for", "out_of_time", "passed"]
 
@@ -19,7 +20,8 @@ class Finding:
     """One thing that is wrong: what was seen, on which input, and what the cause may be.
 
     `case` is the input, as small as it could be made, and `first` the one that failed first; `snippet` shows it as a
-    program, in which the `earlier` calls come before it. `seen_as` is the property that saw it, where another reports it.
+    program, in which the `earlier` calls come before it. `seen_as` is the property that saw it, where another reports it,
+    and `request` says which gradients are wrong.
     """
 
     message: str
@@ -29,6 +31,7 @@ class Finding:
     first: Case | None = field(default=None, compare=False)
     earlier: tuple[Case, ...] = ()
     seen_as: str = ""
+    request: GradientRequest | None = None
 
 
 @dataclass(frozen=True)

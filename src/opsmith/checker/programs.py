@@ -58,7 +58,7 @@ def _with_program(subject: Subject, row: Judged, finding: Finding, silence_s: fl
         return finding
     name = finding.seen_as or row.task.item.name
     try:
-        program = program_of(subject, finding.case, row.task.column.device, name, finding.earlier)
+        program = program_of(subject, finding.case, row.task.column.device, name, finding.earlier, finding.request)
     except Exception as error:
         text = f"# It cannot be written as a program ({type(error).__name__}: {error}): {finding.case.label}"
         return replace(finding, snippet=text)

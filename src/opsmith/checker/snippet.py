@@ -19,6 +19,7 @@ from opsmith.checker.endings import Parts, ending
 from opsmith.checker.literals import FEW, TOO_LARGE, Code, number_text, tensor_code
 from opsmith.runtime.operator import Operator
 from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.derivatives import GradientRequest
 from opsmith.subject.subject import Subject
 
 __all__ = ["MOST_COLUMNS", "MOST_LINES", "Program", "program_of", "snippet_of"]
@@ -62,16 +63,34 @@ def snippet_of(subject: Subject, case: Case, device: str, name: str = "value", e
     return program_of(subject, case, device, name, earlier).text
 
 
-def program_of(subject: Subject, case: Case, device: str, name: str, earlier: Sequence[Case] = ()) -> Program:
-    """Return the program with the most numbers written out that fits on a screen."""
+def program_of(
+    subject: Subject,
+    case: Case,
+    device: str,
+    name: str,
+    earlier: Sequence[Case] = (),
+    request: GradientRequest | None = None,
+) -> Program:
+    """Return the program with the most numbers written out that fits on a screen.
+
+    One that differentiates takes the gradients of a request, by default those of all inputs.
+    """
     for few in _FEWER:
-        program = _program_of(subject, case, device, name, earlier, few)
+        program = _program_of(subject, case, device, name, earlier, few, request)
         if program.text.count("\n") < MOST_LINES:
             break
     return program
 
 
-def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: Sequence[Case], few: int) -> Program:
+def _program_of(
+    subject: Subject,
+    case: Case,
+    device: str,
+    name: str,
+    earlier: Sequence[Case],
+    few: int,
+    request: GradientRequest | None,
+) -> Program:
     operator = _name_of_operator(subject)
     reference = _name_of_reference(subject, operator)
     case = _recorded(subject, case) if name in _GRADIENTS else case
@@ -81,10 +100,13 @@ def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: S
         reference.expression,
         passed,
         tuple(_wide(parameter, case.arguments[parameter]) for parameter in passed),
-        tuple(p for p in passed if p in subject.differentiable and _is_floating(case.arguments[p])),
+        tuple(
+            p for p in passed if p in subject.differentiable and _is_floating(case.arguments[p]) and _asks(request, p)
+        ),
         subject.mutated,
         case.elements > _FEW,
         subject.keyword_only,
+        "contiguous" if request is None else request.layout,
     )
     inputs = _inputs_of(passed, case, device, few)
     calls = _earlier_calls(subject, program, earlier, device, few)
@@ -112,6 +134,10 @@ def _program_of(subject: Subject, case: Case, device: str, name: str, earlier: S
         _missing(operator, reference, text),
         any(_is_of_main(name) for name in (operator, reference)),
     )
+
+
+def _asks(request: GradientRequest | None, name: str) -> bool:
+    return request is None or any(one.partition("[")[0] == name for one in request.inputs)
 
 
 def _recorded(subject: Subject, case: Case) -> Case:

@@ -249,7 +249,8 @@ def _found(context: Context, case: Case, request: GradientRequest, wrong: Wrong,
 
     def finding(shown: Case, what: Wrong) -> Finding:
         first = case if shown != case else None
-        return Finding(named(shown, what.message, sizes_of(shown, context)), shown, what.hint, first=first)
+        message = named(shown, what.message, sizes_of(shown, context))
+        return Finding(message, shown, what.hint, first=first, request=request)
 
     context.tell(Found(failed(finding(case, wrong), inputs=compared)))
     small = smallest(context, case, fails)
