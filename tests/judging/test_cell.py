@@ -270,11 +270,13 @@ def test_what_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("start_forked", "start_program"):
         monkeypatch.setattr(launch, name, fails)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = {one.name for one in Path("/proc/self/fd").iterdir()}
     with pytest.raises(OSError, match="too many open files"):
         Cell(None, "cpu", Limits())
     assert list(tmp_path.iterdir()) == []
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert {
+        one.name for one in Path("/proc/self/fd").iterdir()
+    } <= before  # what other tests have left may be closed meanwhile
 
 
 def test_who_hops_from_process_to_process_is_ended() -> None:

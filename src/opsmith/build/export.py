@@ -15,7 +15,7 @@ from opsmith.spec.definition import Definition
 from opsmith.spec.interface import interface_digest
 from opsmith.store import Artifact, Manifest, Store, digest_file
 from opsmith.store.archive import find_record
-from opsmith.store.headers import resolve_name
+from opsmith.store.headers import ABSENT, resolve_name
 from opsmith.toolchain import Toolchain
 
 __all__ = ["describe_stored", "export_library", "replace_file", "write_description"]
@@ -45,7 +45,7 @@ def write_description(
 
 def describe_stored(artifact: Artifact, store: Store, plan: Plan, definitions: Iterable[Definition]) -> Manifest:
     """Return the same of an artefact of the store. Raises StoreError if the store has lost what it was made from."""
-    names = find_record(store, artifact).headers
+    names = [name for name, digest in find_record(store, artifact).headers.items() if digest != ABSENT]
     headers = [path for name in names if (path := resolve_name(name, plan.roots)) is not None]
     inputs = {**artifact.manifest.inputs, **_outside(plan, headers, tuple(definitions))}
     # What else is next to a stored library stays there.
