@@ -24,7 +24,7 @@ VALUES = ("value", "magnitude", "special values", "sizes", "empty", "strides", "
 NIGHTLY = {
     *("hard_nms_padded", "soft_nms_padded", "soft_nms", "roi_align_pyramid_sized", "lltm_gates"),
     *("focal_loss_sum", "focal_loss_classes", "focal_loss_classes_sum"),
-    *("filtered_lrelu_sized", "roi_pool_sized", "lltm_sequence"),
+    *("filtered_lrelu_sized", "filtered_lrelu_signed", "roi_pool_sized", "lltm_sequence"),
     *("pasted_masks", "pasted_binary_masks", "converted_boxes", "clipped_boxes", "giou_losses", "giou_loss_sum"),
     "linear_assignment_ragged",
 }
