@@ -131,6 +131,7 @@ def test_garbage_is_collected_again_after_an_import(text: str, tmp_path: Path, m
 def test_what_was_probably_meant_is_said(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match=r"no module or folder torch\.sin; did you mean torch::sin"):
         module_names("torch.sin")
+    (tmp_path / ".#rows.py").symlink_to(tmp_path / "nothing")  # as editors lock files
     (tmp_path / "rows.py").write_text("import opsmith\n")
     with pytest.raises(DefinitionError, match=r"found none; did you mean .*rows\.py\?"):
         module_names(str(tmp_path))

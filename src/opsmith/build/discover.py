@@ -109,8 +109,8 @@ def _import_root(location: Path) -> tuple[Path, str]:
         declaring = [child.name for child in candidates if any(_declaring_files(child))]
         if len(declaring) != 1:
             found = f"found {', '.join(declaring)}" if declaring else "found none"
-            files = [file for file in sorted(folder.glob("*.py")) if _MENTIONS.search(file.read_bytes())]
-            hint = f"; did you mean {files[0]}?" if files else ""
+            file = next((file for file in _declaring_files(folder) if file.parent == folder), None)
+            hint = f"; did you mean {file}?" if file is not None else ""
             raise DefinitionError(
                 f"{location} is not a package and must contain exactly one that declares operators; {found}{hint}"
             )

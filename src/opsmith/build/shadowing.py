@@ -32,10 +32,12 @@ def find_absent(plan: Plan, folder: Path, headers: Iterable[Path]) -> tuple[Path
     if len(read) * (len(beside) + max(map(len, searched), default=0)) > _MOST:
         beside = list(dict.fromkeys(source.parent for source in sources))
     asked = {name for file in (*sources, *read) for name in _asked_in(file)}
+    resolved = [header.resolve() for header in read]
     found: dict[Path, None] = {}
     for folders in searched:
-        for header in read:
-            found.update(dict.fromkeys(_ahead_of(header, beside, folders)))
+        roots = [folder.resolve() for folder in folders]
+        for header in resolved:
+            found.update(dict.fromkeys(_ahead_of(header, beside, folders, roots)))
         for name in asked:
             found.update(dict.fromkeys(_until_there(name, [*beside, *folders])))
     return tuple(path for path in found if not os.path.lexists(path))
@@ -53,12 +55,11 @@ def _searched(step: Step, cwd: Path, own: Path | None) -> tuple[Path, ...]:
     return tuple(folder for folder in dict.fromkeys(folders) if folder != own)
 
 
-def _ahead_of(header: Path, beside: Sequence[Path], folders: Sequence[Path]) -> Iterator[Path]:
-    """Yield where a header would be found first that was found in one of the folders."""
-    resolved = header.resolve()
-    for index, folder in enumerate(folders):
-        if resolved.is_relative_to(root := folder.resolve()):
-            name = resolved.relative_to(root)
+def _ahead_of(header: Path, beside: Sequence[Path], folders: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
+    """Yield where a header would be found first that was found in one of the folders; `roots` are these without links."""
+    for index, root in enumerate(roots):
+        if header.is_relative_to(root):
+            name = header.relative_to(root)
             yield from (place / name for place in (*beside, *folders[:index]))
 
 

@@ -142,8 +142,9 @@ def _asks(request: GradientRequest | None, name: str) -> bool:
 
 def _recorded(subject: Subject, case: Case) -> Case:
     """Return a case as autograd calls it, which asks for all that the backward needs: the reference is to do so too."""
-    outputs = subject.signature.outputs if subject.signature is not None else ()
-    asked = {one.needed_by: True for one in outputs if one.needed_by is not None and one.needed_by in case.arguments}
+    asked = {
+        one.needed_by: True for one in subject.outputs if one.needed_by is not None and one.needed_by in case.arguments
+    }
     return replace(case, arguments={**case.arguments, **asked}) if asked else case
 
 

@@ -14,7 +14,7 @@ from opsmith.errors import ArgumentError
 from opsmith.runtime.edits import warn_of_edits
 from opsmith.runtime.operator import Operator
 from opsmith.runtime.structs import with_dataclasses
-from opsmith.spec.signature import Signature
+from opsmith.spec.signature import Output, Signature
 from opsmith.subject.callables import (
     keyword_only_of,
     overload_of,
@@ -87,6 +87,11 @@ class Subject:
         """Return the arguments of a call that go by name alone."""
         return {name: values[name] for name in self.keyword_only if name in values}
 
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs that are declared; () without a signature."""
+        return self.signature.outputs if self.signature is not None else ()
+
     def kernel_results(self, values: Mapping[str, Any]) -> list[Tensor]:
         """Call the kernel, as `results` does, when a GPU has nothing left to do.
 
@@ -103,7 +108,7 @@ class Subject:
         """
         found = function(*self.arguments(values), **self.keyword_arguments(values))
         listed = list(found) if isinstance(found, tuple | list) else [] if found is None else [found]
-        outputs = self.signature.outputs if self.signature is not None else ()
+        outputs = self.outputs
         if len(listed) == len(outputs):
             listed = [
                 _nothing_of(item) if one.needed_by is not None and not values.get(one.needed_by, False) else item

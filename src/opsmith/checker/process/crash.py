@@ -50,8 +50,7 @@ def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
 
 def _hint_of(context: Context, case: Case) -> str:
     """Return what a kernel may have overlooked that writes an output which the call leaves out."""
-    outputs = context.subject.signature.outputs if context.subject.signature is not None else ()
-    skipped = [one for one in outputs if one.needed_by and case.arguments.get(one.needed_by) is False]
+    skipped = [one for one in context.subject.outputs if one.needed_by and case.arguments.get(one.needed_by) is False]
     return " ".join(
         f"With {one.needed_by} = False, {one.name} has no elements: the kernel must not write to it." for one in skipped
     )
