@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -105,6 +106,9 @@ def test_the_plan_that_is_there_names_programs_that_exist() -> None:
     finally:
         sys.path.pop(0)
     for one in read_plan(PROGRAM.with_suffix(".toml")):
-        paths = [word for word in one.run.split() if "/" in word and word not in one.keep]
-        assert paths, f"{one.name} runs nothing of this repository"
+        words = [word for word in one.run.split() if word not in one.keep]
+        paths = [word for word in words if "/" in word]
+        modules = [word.partition("::")[0] for word in words if word.startswith("opsmith.")]
+        assert paths or modules, f"{one.name} runs nothing of this repository"
         assert all((ROOT / path).exists() for path in paths), one
+        assert all(importlib.util.find_spec(module) for module in modules), one
