@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from opsmith.cli.judge import command
+from opsmith.judging.result import Judgement
 
 _PROBLEM = """
 import torch
@@ -50,6 +51,21 @@ def test_a_refused_one_ends_with_1_and_its_reason(tmp_path: Path) -> None:
     assert "wrong values (as posed)" in done.output
     assert "refused as posed" in done.output
     assert "wrong values" in (tmp_path / "page.html").read_text()
+
+
+def test_an_error_of_the_judge_ends_with_4_and_charges_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("opsmith.judging.run.run_judge", fail)
+    done = run(tmp_path, "x.clamp(min=0)", "--json")
+    assert done.exit_code == 4
+    found = Judgement.from_json(done.stdout)
+    assert found.failure.startswith("MemoryError: no room (test_command.py, line")
+    assert (found.ok, found.refusals) == (False, ())
+    assert "Traceback" in done.stderr
+    text = run(tmp_path, "x.clamp(min=0)").stdout
+    assert "nothing is known: the judge failed" in text
 
 
 def test_json_is_all_that_is_printed(tmp_path: Path) -> None:

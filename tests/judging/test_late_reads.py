@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,6 +55,7 @@ class Turns:
 
     is_lazy: bool = False
     device: str = "cuda"
+    pid: int = 1
     now_s: float = 0.0
     is_in_turn: bool = True
     unread: bool = False
@@ -86,7 +88,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
             monkeypatch.setattr(late_reads.time, "perf_counter", lambda: cell.now_s)
             monkeypatch.setattr(late_reads.time, "sleep", cell.sleep)
         else:
-            monkeypatch.setattr(late_reads, "cpu_s", lambda pids: cell.used_s)
+            monkeypatch.setattr(late_reads, "Meter", lambda pid: SimpleNamespace(used_s=lambda: cell.used_s))
             monkeypatch.setattr(late_reads, "family", lambda pid: [pid])
             monkeypatch.setattr(late_reads, "is_running", cell.is_running)
             monkeypatch.setattr(late_reads.time, "sleep", lambda seconds: None)

@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_REFUSED, _TASK_REFUSED = 1, 3
+_REFUSED, _TASK_REFUSED, _FAILED = 1, 3, 4
 
 
 @click.command("judge")
@@ -64,8 +65,8 @@ def command(
     """Judge the file CANDIDATE for TASK: is it right, and how fast is it?
 
     TASK is an operator of opsmith's, a KernelBench problem, a gpu-mode folder, or a FlashInfer-Bench definition. The
-    candidate runs in a process of its own. Exits with 0 if it is accepted, 1 if it is refused, 3 if the task is, and 2 if
-    the command line is wrong.
+    candidate runs in a process of its own. Exits with 0 if it is accepted, 1 if it is refused, 3 if the task is, 2 if the
+    command line is wrong, and 4 if the judge itself failed, so that nothing is known.
     """
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # the task's reference runs here, and may be native code
@@ -102,6 +103,9 @@ def _finish(judgements: Sequence[Judgement], require: str, page: Path | None) ->
 
 
 def _status(judgements: Sequence[Judgement], require: str) -> int:
+    if any(one.failure for one in judgements):
+        return _FAILED
+
     def is_refused(one: Judgement) -> bool:
         required = (one.as_posed, one.as_operator) if require == "operator" else (one.as_posed,)
         # What is not judged since the task does not return is no fault of the candidate's.
@@ -120,6 +124,7 @@ def _one(
     give_up: Callable[[Judgement], None],
 ) -> Judgement:
     from opsmith.judging.candidate import read_candidate
+    from opsmith.judging.failures import failed_judgement
     from opsmith.judging.run import Hooks, run_judge
     from opsmith.judging.task_files import load_task
 
@@ -130,7 +135,13 @@ def _one(
         seconds=options.load_seconds,
         give_up=lambda refused: give_up(run_judge(refused, candidate, options)),
     )
-    return run_judge(posed, candidate, options, Hooks(watch, give_up=give_up))
+    try:
+        return run_judge(posed, candidate, options, Hooks(watch, give_up=give_up))
+    except ArgumentError:
+        raise
+    except Exception as error:
+        traceback.print_exc()  # for whoever repairs the judge
+        return failed_judgement(posed, candidate, options, error)
 
 
 def _show(judgement: Judgement, *, as_json: bool, verbose: bool) -> None:

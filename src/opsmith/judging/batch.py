@@ -12,20 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any, NoReturn
 
 from opsmith._drawing import text_of
-from opsmith._printable import printable
-from opsmith.benchmark.machine import this_machine
 from opsmith.errors import ArgumentError
 from opsmith.judging.batch_log import BatchLog, key_of
-from opsmith.judging.candidate import Candidate, read_candidate
+from opsmith.judging.candidate import read_candidate
 from opsmith.judging.candidate_process import CandidateProcess
+from opsmith.judging.failures import failed_judgement
 from opsmith.judging.options import JudgeOptions
-from opsmith.judging.preparing import device_of, start_ahead
+from opsmith.judging.preparing import start_ahead
 from opsmith.judging.refusals import Refusal
-from opsmith.judging.result import Charge, Judgement, Part
+from opsmith.judging.result import Charge, Judgement
 from opsmith.judging.run import Hooks, run_judge
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task, refused_task
@@ -35,8 +33,6 @@ __all__ = ["LOG_NAME", "BatchReport", "judge_batch"]
 LOG_NAME = "opsmith-judge.jsonl"
 # In the place of a charge that the log has.
 _NOT_READ = Charge(Refusal.SLOW_REFERENCE, "it was not read")
-# Of the reason why the judge failed.
-_LONGEST = 400
 Watch = Callable[[str, str], None]
 
 
@@ -151,7 +147,7 @@ class _Batch:
         except ArgumentError:
             raise  # of the options, which are those of all
         except Exception as error:
-            judgement = _not_judged(task, candidate, self.options, error)
+            judgement = failed_judgement(task, candidate, self.options, error)
             self.log.add_failure(key, judgement)
         else:
             self.log.add(key, judgement)
@@ -215,16 +211,6 @@ class _Batch:
         return load_task(
             task, examples=self.options.examples, seconds=seconds, give_up=give_up if go_on is not None else None
         )
-
-
-def _not_judged(task: Task, candidate: Candidate, options: JudgeOptions, error: Exception) -> Judgement:
-    """Return what stands for a judgement that ended with an error of the judge's own: the others do not wait for it."""
-    places = extract_tb(error.__traceback__)
-    at = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
-    note = printable(f"the judge failed: {type(error).__name__}: {error}"[:_LONGEST]) + at
-    device = device_of(options)
-    part = Part("not judged", note=note)
-    return Judgement(task.name, candidate.name, device, part, part, machine=this_machine(device).name)
 
 
 def _tasks_in(task: Any) -> list[Path] | None:

@@ -42,7 +42,7 @@ class BatchLog:
 
     def add_failure(self, key: str, judgement: Judgement) -> None:
         """Add a line on a candidate that could not be judged; another run tries it again."""
-        found = {"task": judgement.task, "candidate": judgement.candidate, "reason": judgement.as_posed.note}
+        found = {"task": judgement.task, "candidate": judgement.candidate, "reason": judgement.failure}
         self._append({"not judged": {"key": key, **found}})
 
     def add_run(self, run: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Use", "begun_at", "cpu_s", "family", "is_running", "memory_bytes", "use_of"]
+__all__ = ["Meter", "Use", "begun_at", "cpu_s", "family", "is_running", "memory_bytes", "use_of"]
 
 _PAGE = 4096
 _SCHEDULER_CLOCK = 2
@@ -107,3 +107,22 @@ def cpu_s(pids: list[int]) -> float:
         with suppress(OSError):
             total += time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
     return total
+
+
+class Meter:
+    """Sums what a process and its descendants use of processors.
+
+    What each was last seen to have used stays in the sum when it ends: that would hide the work of another.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._seen_s: dict[tuple[int, int], float] = {}
+
+    def used_s(self) -> float:
+        """Return the seconds of processors that have been used so far."""
+        for pid in family(self._pid):
+            begun = begun_at(pid)
+            if begun is not None:
+                self._seen_s[pid, begun] = max(self._seen_s.get((pid, begun), 0.0), cpu_s([pid]))
+        return sum(self._seen_s.values())

@@ -83,7 +83,8 @@ class Judgement:
     """What was found about one candidate for one task.
 
     `as_posed` is about the task's own shapes and types, `as_operator` about everything that a user of an operator would
-    expect. `task` charges are about the task. `seed` makes the inputs again.
+    expect. `task` charges are about the task. `seed` makes the inputs again. `failure` is an error of the judge's own that
+    ended it: it says nothing of the candidate.
     """
 
     task: str
@@ -99,6 +100,7 @@ class Judgement:
     seed: int = 0
     seconds: float = 0.0
     machine: str = ""
+    failure: str = ""
     date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
 
     @property

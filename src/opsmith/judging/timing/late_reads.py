@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 from statistics import median
 
 from opsmith.judging.cell import Cell, Returned
-from opsmith.judging.processes import cpu_s, family, is_running
+from opsmith.judging.processes import Meter, family, is_running
 
 __all__ = ["LateReads"]
 
@@ -42,7 +42,7 @@ class LateReads:
     """Reads of results of a batch, twice each, in the cell of a candidate."""
 
     def __init__(self, cell: Cell) -> None:
-        self._cell = cell
+        self._cell, self._meter = cell, Meter(cell.pid)
         self._reads: list[_Reads] = []
 
     def used_s(self) -> float:
@@ -50,8 +50,7 @@ class LateReads:
 
         Work on a GPU does not show in it; there it is the time.
         """
-        cell = self._cell
-        return cpu_s(family(cell.pid)) if cell.device == "cpu" else time.perf_counter()
+        return self._meter.used_s() if self._cell.device == "cpu" else time.perf_counter()
 
     def read(self, which: Sequence[int], begun_s: float) -> list[list[Returned | None]]:
         """Return results of some calls of a batch; `begun_s` is what had been used before it."""

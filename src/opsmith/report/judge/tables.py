@@ -29,7 +29,9 @@ def reasons_of(charges: Sequence[Charge]) -> Iterator[tuple[str, str]]:
 def verdict_of(judgement: Judgement) -> str:
     """Return in one line what a judgement comes to."""
     verdict = "accepted as posed" if judgement.ok else "refused as posed"
-    if judgement.task_charges:
+    if judgement.failure:
+        verdict = "nothing is known: the judge failed"
+    elif judgement.task_charges:
         verdict = "the task is refused"
     elif judgement.ok:
         operator = judgement.as_operator.state

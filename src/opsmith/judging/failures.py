@@ -1,0 +1,30 @@
+"""Makes what stands for a judgement that ended with an error of the judge's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from traceback import extract_tb
+
+from opsmith._printable import printable
+from opsmith.benchmark.machine import this_machine
+from opsmith.judging.candidate import Candidate
+from opsmith.judging.options import JudgeOptions
+from opsmith.judging.preparing import device_of
+from opsmith.judging.result import Judgement, Part
+from opsmith.judging.task import Task
+
+__all__ = ["failed_judgement"]
+
+# Of the reason, in characters: it may quote what a candidate sent.
+_LONGEST = 400
+
+
+def failed_judgement(task: Task, candidate: Candidate, options: JudgeOptions, error: Exception) -> Judgement:
+    """Return a judgement in which nothing is judged, whose `failure` is the error and where it was raised."""
+    places = extract_tb(error.__traceback__)
+    at = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
+    failure = printable(f"{type(error).__name__}: {error}"[:_LONGEST]) + at
+    device = device_of(options)
+    part = Part("not judged", note=f"the judge failed: {failure}")
+    machine = this_machine(device).name
+    return Judgement(task.name, candidate.name, device, part, part, machine=machine, failure=failure)
