@@ -39,6 +39,14 @@ def test_the_rest_is_planned_and_the_reason_kept(no_nvcc):
     assert str(no_nvcc) in prepared.missing["cuda"]
 
 
+def test_a_target_that_is_newer_than_the_torch_of_the_build_is_refused() -> None:
+    (group,) = discover("opsmith.ops.add2")
+    with pytest.raises(
+        ToolchainError, match=r"The torch target 9\.9 is newer than torch .*: write 2\.10, or install torch 9\.9"
+    ):
+        prepare(group, ("cpu",), torch_target=(9, 9))
+
+
 CHILD = """
 import torch
 import opsmith.runtime.load as load

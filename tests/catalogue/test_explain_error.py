@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from opsmith.catalogue.table import ENTRIES
 from opsmith.cli import explain_error
 from opsmith.cli.explain_error import command
 
@@ -79,3 +80,11 @@ def test_a_file_without_an_end_ends():
     done = CliRunner().invoke(command, ["/dev/zero"])
     assert done.exit_code == 1
     assert "no text but zero bytes" in done.stderr
+
+
+def test_the_known_errors_are_listed_without_a_log() -> None:
+    done = CliRunner().invoke(command, ["--list"])
+    assert done.exit_code == 0
+    assert "  A compiler was killed for lack of memory  [compiler-killed]\n" in done.stdout
+    known = json.loads(CliRunner().invoke(command, ["--list", "--json"]).stdout)
+    assert [one["id"] for one in known] == [entry.id for entry in ENTRIES]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opsmith import _env
+from opsmith._torch_release import release_of
 from opsmith.build.ahead.archs import cute_archs, triton_archs, triton_rocm_archs
-from opsmith.build.plan import Plan, Target
+from opsmith.build.plan import TORCH_TARGET, Plan, Target
 from opsmith.errors import ToolchainError
 from opsmith.toolchain import Toolchain, find_toolchain
 
@@ -85,7 +86,17 @@ def is_for_rocm(torch: TorchInstall, archs: str | None) -> bool:
 
 
 def choose_target(toolchain: Toolchain, archs: str | None, torch_target: tuple[int, int]) -> Target:
-    """Return what to build for: the architectures asked for, or of the environment, or of this machine's GPU."""
+    """Return what to build for: the architectures asked for, or of the environment, or of this machine's GPU.
+
+    Raises ToolchainError for a target that is newer than the torch of the build, whose headers know nothing of it.
+    """
+    built_with = release_of(toolchain.torch.version)
+    if built_with is not None and torch_target > built_with:
+        target, oldest = (".".join(map(str, one)) for one in (torch_target, TORCH_TARGET))
+        raise ToolchainError(
+            f"The torch target {target} is newer than torch {toolchain.torch.version}, which would compile for it. "
+            f"A target is the oldest torch that can load the library: write {oldest}, or install torch {target}."
+        )
     cuda: tuple[CudaArch, ...] = ()
     rocm: tuple[RocmArch, ...] = ()
     if toolchain.cuda is not None:

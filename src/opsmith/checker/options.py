@@ -48,7 +48,7 @@ class CheckOptions:
     properties: Iterable[str] | str | None = option(
         None,
         Option(
-            "Properties by name (docs/guides/check.md lists them).",
+            "Properties by name, such as gradient; a wrong name is answered with all of them.",
             unset="all",
             kind="text",
             flag="property",

@@ -24,8 +24,9 @@ _MOST_S = 50.0
 
 @click.command("explain-error")
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"), default="-")
+@click.option("--list", "lists", is_flag=True, help="Print the errors that are known, and read nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def command(file: TextIO, as_json: bool) -> None:
+def command(file: TextIO, lists: bool, as_json: bool) -> None:
     """Read a log from FILE or stdin, and print the causes and remedies of its errors.
 
     The log may come from any program: pip, ninja, a compiler, Python. The exit code is 1 if no error in it is known.
@@ -33,6 +34,9 @@ def command(file: TextIO, as_json: bool) -> None:
     from opsmith.catalogue import explain
     from opsmith.toolchain.facts import demangle, gather_facts
 
+    if lists:
+        _show_known(as_json)
+        return
     if is_terminal(file):
         click.echo("paste the log, then press Ctrl-D", err=True)
     found = explain(_pieces(file), gather_facts(with_cuda=True), demangle=demangle)
@@ -44,8 +48,22 @@ def command(file: TextIO, as_json: bool) -> None:
         click.echo(f"  cause   {printable(explanation.cause, lines=True)}")
         click.echo(f"  remedy  {printable(explanation.remedy, lines=True)}\n")
     if not found:
-        click.echo("no known error was found; docs/reference/errors.md lists the known ones", err=True)
+        click.echo("no known error was found; `opsmith explain-error --list` has those that are known", err=True)
         sys.exit(1)
+
+
+def _show_known(as_json: bool) -> None:
+    """Print the errors of the catalogue by group."""
+    from opsmith.catalogue import GROUPS
+
+    if as_json:
+        known = [{"id": one.id, "title": one.title, "group": group.title} for group in GROUPS for one in group.entries]
+        click.echo(json.dumps(known, indent=2))
+        return
+    for group in GROUPS:
+        click.echo(click.style(group.title, bold=True))
+        for one in group.entries:
+            click.echo(f"  {one.title}  [{one.id}]")
 
 
 def _pieces(file: TextIO) -> Iterator[str]:
