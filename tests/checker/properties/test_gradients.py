@@ -158,6 +158,16 @@ def test_a_sum_of_infinite_gradients_may_be_infinite_or_nan_where_others_overflo
     assert without_overflow(case, [finite], expected)[0][0] == 1.0  # a number is never taken for it
 
 
+@pytest.mark.parametrize(("result", "is_excused"), [(math.inf, True), (3.0, False)])
+def test_infinite_results_say_so_too_where_no_infinite_gradient_is_asked_for(result: float, is_excused: bool) -> None:
+    case = Case({"x": TensorRecipe((1,), "float64", values="normal")})
+    wanted, limit = torch.full((1,), math.nan, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    expected = Expected((wanted,), None, (limit,), lambda: pytest.fail("not measured"))
+    found = torch.full((1,), -math.inf, dtype=torch.float64)
+    (seen,) = without_overflow(case, [found], expected, [torch.tensor([1.0, result])])
+    assert bool(seen[0].isnan()) == is_excused
+
+
 def shifted_exponential(x: Rows) -> Rows:
     return x.exp() + 1
 

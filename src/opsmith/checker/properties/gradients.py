@@ -179,7 +179,9 @@ def first_wrong(context: Context, case: Case, request: GradientRequest) -> Wrong
     # How the gradients of the outputs lie is nothing to the results.
     if request.layout == "contiguous" and (words := wrong_where_recorded(context, case, values, results)):
         return Wrong(words, _RECORDED_HINT, "recorded")
-    return _compared(context, case, request, found, leaves_of(values, request.inputs), expected)
+    given = materialized(found, leaves_of(values, request.inputs))
+    finite = without_overflow(case, given, expected, [result.detach() for result in results])
+    return _compared(context, case, request, found, finite, expected)
 
 
 def _compared(
@@ -187,10 +189,9 @@ def _compared(
     case: Case,
     request: GradientRequest,
     found: list[Tensor | None],
-    leaves: list[Tensor],
+    finite: list[Tensor],
     expected: Expected,
 ) -> Wrong | None:
-    finite = without_overflow(case, materialized(found, leaves), expected)
     wrong = compare(finite, expected)
     if wrong is not None and wrong.kind == "value":
         wrong = compare(finite, eased(context, case, request, expected))
