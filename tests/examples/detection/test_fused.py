@@ -10,8 +10,11 @@ import torch
 from opsmith_detection.models import fused, layers
 from opsmith_detection.models.layers import ConvNorm
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from opsmith.ops.bias_act import bias_activation_backward
 
 SHAPES = pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (3, 2)])
 
@@ -79,12 +82,31 @@ def test_what_has_no_gradient_gets_none(without_cudnn, frozen):
     compare(inputs, 1)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("frozen", [None, 0, 1])
+def test_bias_and_relu_are_those_of_single_operators_and_keep_the_result_alone(layout, frozen):
+    torch.manual_seed(0)
+    x = torch.randn(3, 5, 4, 6, dtype=torch.float64).contiguous(memory_format=layout)
+    inputs = [x.requires_grad_(), torch.randn(5, dtype=torch.float64, requires_grad=True)]
+    if frozen is not None:
+        inputs[frozen].requires_grad_(False)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda each: kept.append(each.data_ptr()) or each, lambda each: each):
+        y = fused.bias_relu(*inputs)
+    assert kept == [y.data_ptr()]
+    expected = (x + inputs[1][:, None, None]).relu()
+    torch.testing.assert_close(y, expected)
+    gradient, wanted = torch.randn_like(y), [each for each in inputs if each.requires_grad]
+    found = torch.autograd.grad(y, wanted, gradient)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, wanted, gradient))
+
+
 class Freed(TorchDispatchMode):
     """Finds out whether the gradient of a ReLU's result is freed when the backward of the convolution begins."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.incoming: Any = None
+        self.incoming: StorageWeakRef | None = None
         self.is_freed: list[bool] = []
 
     def __torch_dispatch__(
@@ -93,14 +115,17 @@ class Freed(TorchDispatchMode):
         if function is torch.ops.aten.convolution_backward.default:
             self.is_freed.append(self.incoming.expired())
         result = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten.threshold_backward.default:
-            self.incoming = torch._C._WeakTensorRef(args[0])
+        if function in (torch.ops.aten.threshold_backward.default, bias_activation_backward.torch_op):
+            self.incoming = StorageWeakRef(args[0].untyped_storage())
         return result
 
 
 @pytest.mark.parametrize("residual", [False, True])
-def test_the_gradient_of_the_result_is_freed_before_those_of_the_convolution_are_made(without_cudnn, residual):
-    y = fused.conv_relu(*inputs_of(3, 1, "cpu", torch.float64, residual=residual), 1, 1)
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_gradient_of_the_result_is_freed_before_those_of_the_convolution_are_made(without_cudnn, bias, residual):
+    inputs = inputs_of(3, 1, "cpu", torch.float64, residual=residual)
+    inputs[2].requires_grad_(bias)
+    y = fused.conv_relu(*inputs, 1, 1)
     total = (2 * y).sum()
     with Freed() as freed:
         total.backward()

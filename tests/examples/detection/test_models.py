@@ -18,6 +18,7 @@ from opsmith_detection.config import (
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.step import autocast
 from opsmith_detection.models import build_model
+from opsmith_detection.models.box_head import pool
 from opsmith_detection.models.layers import ConvNorm
 from opsmith_detection.models.weights import WeightsError, load_backbone, load_torchvision
 from opsmith_detection.structures import Batch, Targets
@@ -87,6 +88,16 @@ def test_a_step_and_inference_wait_for_nothing(name):
             model.eval()(images, sizes)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in trained)
+
+
+def test_gradients_of_a_pyramid_lie_as_its_levels_do():
+    """Whatever the layer behind the pooling does, since they are added to those of convolutions."""
+    levels = [torch.randn(1, 4, 32 // 2**i, 32 // 2**i).contiguous(memory_format=torch.channels_last) for i in range(4)]
+    boxes = torch.tensor([[[1.0, 2.0, 30.0, 40.0], [5.0, 5.0, 120.0, 120.0]]])
+    pooled = pool([level.requires_grad_() for level in levels], boxes, torch.ones(1, 2, dtype=torch.bool), 3)
+    found = torch.autograd.grad(pooled.flatten(1).square().sum(), levels)
+    assert all(gradient.is_contiguous(memory_format=torch.channels_last) for gradient in found)
+    assert any(gradient.any() for gradient in found)
 
 
 @pytest.mark.gpu

@@ -80,6 +80,8 @@ class TrainStep:
         self._number = torch.zeros((), dtype=torch.int64, device=self.device)
         self._counted = 0
         self.stream = torch.cuda.Stream(self.device) if stream is None and self.device.type == "cuda" else stream
+        # Others are made anew in each backward, in memory that activations have had before.
+        self._keeps_gradients = self.solver.accumulate > 1 or isinstance(model, DistributedDataParallel)
         first = _EAGER_DISTRIBUTED if isinstance(model, DistributedDataParallel) else 0
         self._run: Graphs[None] = Graphs(self.stream, graph=graph, first=first)
         self.pool = self._run.pool
@@ -143,7 +145,7 @@ class TrainStep:
     ) -> None:
         """Do what a graph holds; `part` is entered with the name of each part of it."""
         if first and (gradients := self._gradients()):
-            # Kept where they are: graphs of all shapes, and the buckets of DistributedDataParallel, share them.
+            # Kept where they are: a graph for each of several batches, or DistributedDataParallel's buckets share them.
             torch._foreach_zero_(gradients)
         model = self.model
         with model.no_sync() if isinstance(model, DistributedDataParallel) and not last else contextlib.nullcontext():
@@ -164,6 +166,8 @@ class TrainStep:
                     self.optimizer.step()
                     if self.average is not None:
                         self.average.update()
+                if not self._keeps_gradients:
+                    self.optimizer.zero_grad(set_to_none=True)
 
     def _differentiate(self, batch: Batch, part: _Part = _whole) -> dict[str, Tensor]:
         with part("forward"), autocast(self.device, self.solver.precision):

@@ -41,9 +41,14 @@ def pool(levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, bins: int) -
     """Return the features of the boxes of each image, [B, K, 4], as [B K, C, bins, bins]: zeros where they are not valid."""
     images = torch.arange(len(boxes), device=boxes.device)[:, None]
     rois = torch.cat([torch.where(is_valid, images, -1)[..., None], boxes], -1)
-    return roi_align_pyramid(
+    pooled = roi_align_pyramid(
         levels[: len(_STRIDES)], rois.flatten(0, 1), bins, [1 / stride for stride in _STRIDES], sampling_ratio=2
     )
+    if pooled.requires_grad and pooled.is_contiguous(memory_format=torch.channels_last):
+        # Linear layers take a box's features in another order, in which its gradients would be spread over the levels and
+        # added to those of convolutions.
+        pooled.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
+    return pooled
 
 
 class BoxHead(nn.Module):

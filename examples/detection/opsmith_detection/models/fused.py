@@ -1,4 +1,4 @@
-"""Convolution, bias, residual and ReLU in one kernel of cuDNN, for training too."""
+"""Convolution, bias, residual and ReLU in one kernel of cuDNN, for training too, and gradients of ReLU and bias in one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["conv_relu", "fuses"]
+from opsmith.ops.bias_act import bias_activation, bias_activation_backward
+
+__all__ = ["bias_relu", "conv_relu", "fuses"]
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -36,14 +38,23 @@ def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, 
         dtype = torch.get_autocast_dtype("cuda")
         x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
         residual = None if residual is None else residual.to(dtype)
-    y: Tensor = _Convolution.apply(x, weight, bias, residual, stride, padding)  # type: ignore[no-untyped-call]
-    if y.requires_grad:
-        y = _ReLU.apply(y)  # type: ignore[no-untyped-call]
+    y: Tensor = _Convolution.apply(x, weight, bias.detach(), residual, stride, padding)  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled() and (y.requires_grad or bias.requires_grad):
+        y = _ReLU.apply(y, bias)  # type: ignore[no-untyped-call]
+    return y
+
+
+def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
+    """Return max(0, x + bias), [N, C, H, W], of which the result alone is kept for the backward."""
+    bias = bias.to(x.dtype)
+    if torch.compiler.is_compiling():  # which fuses them itself
+        return (x + bias[:, None, None]).relu()
+    y: Tensor = _BiasReLU.apply(x, bias)  # type: ignore[no-untyped-call]
     return y
 
 
 class _Convolution(torch.autograd.Function):
-    """Computes all of it; its gradients are those of what comes before the ReLU."""
+    """Computes all of it; its gradients are those of what comes before the ReLU, without the bias'."""
 
     @staticmethod
     def forward(
@@ -61,30 +72,64 @@ class _Convolution(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[:3]
-        gradients: tuple[Tensor | None, ...] = (None, None, None)
+        wanted = (*ctx.needs_input_grad[:2], False)
+        by_x, by_weight = None, None
         if any(wanted):
-            gradients = torch.ops.aten.convolution_backward(
-                gradient, x, weight, [len(weight)], *ctx.geometry, False, (0, 0), 1, wanted
+            by_x, by_weight, _ = torch.ops.aten.convolution_backward(
+                gradient, x, weight, None, *ctx.geometry, False, (0, 0), 1, wanted
             )
-        return *gradients, gradient if ctx.needs_input_grad[3] else None, None, None
+        return by_x, by_weight, None, gradient if ctx.needs_input_grad[3] else None, None, None
 
 
 class _ReLU(torch.autograd.Function):
-    """Has been computed already, and keeps its result, which the next layer keeps as well.
+    """Has been computed already, behind a bias, and keeps its result, which the next layer keeps as well.
 
     A node of its own, so that the gradient of its result is freed before those of the convolution take memory.
     """
 
     @staticmethod
-    def forward(ctx: Any, y: Tensor) -> Tensor:
+    def forward(ctx: Any, y: Tensor, bias: Tensor) -> Tensor:
         ctx.mark_dirty(y)
         ctx.save_for_backward(y)
         return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
         (y,) = ctx.saved_tensors
-        passed: Tensor = torch.ops.aten.threshold_backward(gradient, y, 0)
-        return passed
+        return _gradients(gradient, y, ctx.needs_input_grad[1])
+
+
+class _BiasReLU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        y = _of_columns(bias_activation(_columns(x), bias, "relu"), x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
+        (y,) = ctx.saved_tensors
+        return _gradients(gradient, y, ctx.needs_input_grad[1])
+
+
+def _gradients(gradient: Tensor, y: Tensor, of_bias: bool) -> tuple[Tensor, Tensor | None]:
+    """Return the gradients of what comes before a ReLU and, if wanted, of the bias in it: its sum, in the same pass."""
+    if not of_bias:
+        return torch.ops.aten.threshold_backward(gradient, y, 0), None
+    columns, by_bias = bias_activation_backward(
+        _columns(gradient), _columns(y), None, "relu", 0.0, 1.0, None, needs_grad_b=True
+    )
+    return _of_columns(columns, y), by_bias
+
+
+def _columns(x: Tensor) -> Tensor:
+    """Return [N H W, C] of [N, C, H, W], as channels_last tensors lie."""
+    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
+
+
+def _of_columns(columns: Tensor, like: Tensor) -> Tensor:
+    """Return [N, C, H, W] of [N H W, C], in channels_last."""
+    images, channels, height, width = like.shape
+    return columns.view(images, height, width, channels).permute(0, 3, 1, 2)

@@ -13,6 +13,7 @@ from opsmith.ops import roi_align
 from opsmith_detection.config import MaskHeadConfig
 from opsmith_detection.models.box_head import RoIs, pool
 from opsmith_detection.models.boxes import pick
+from opsmith_detection.models.fused import bias_relu
 from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
 from opsmith_detection.structures import Targets
 
@@ -70,7 +71,9 @@ class MaskHead(nn.Module):
         """Return the logits of masks, float32 [R, M, M], with a weight [R, C] and a bias [R] for each."""
         if self.recompute:
             x = self._convolve(x)
-        x = self.upsample(x).relu_()
+        assert self.upsample.bias is not None
+        x = functional.conv_transpose2d(x, self.upsample.weight, stride=2)
+        x = bias_relu(x, self.upsample.bias)
         pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
         logits = torch.bmm(pixels, weight[..., None].to(pixels.dtype)).squeeze(2).float() + bias[:, None]
         return logits.view(-1, *x.shape[2:])
