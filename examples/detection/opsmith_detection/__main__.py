@@ -15,7 +15,7 @@ from opsmith_detection.data.coco import DataError
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
-from opsmith_detection.engine.distributed import join
+from opsmith_detection.engine.distributed import World, join
 from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, evaluate, load_dataset
 from opsmith_detection.models.weights import WeightsError
@@ -121,15 +121,20 @@ def _refuse_torchrun(command: str) -> None:
 
 def _train(config: Config, device: str | None, *, resume: bool) -> dict[str, float]:
     with join(device) as world:
-        training = Training(config, world, resume=resume)
-        result = training.run()
-        if world.size == 1:
-            try:
-                from opsmith_detection.report import write_report
-            except ImportError as error:
-                click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
-            else:
-                click.echo(f"report: {write_report(training)}")
+        return _train_in(world, config, resume=resume)
+
+
+def _train_in(world: World, config: Config, *, resume: bool) -> dict[str, float]:
+    """Train among processes that have been joined. `join` asks for a function: its models are gone when it returns."""
+    training = Training(config, world, resume=resume)
+    result = training.run()
+    if world.size == 1:
+        try:
+            from opsmith_detection.report import write_report
+        except ImportError as error:
+            click.echo(f"no report: {error}; pip install 'opsmith-detection[report]'")
+        else:
+            click.echo(f"report: {write_report(training)}")
     return result
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,6 +113,28 @@ def test_what_writes_the_same_files_in_each_process_runs_in_one(command: list[st
     done = CliRunner().invoke(main, command, env={"WORLD_SIZE": "2"})
     said = f"{command[0]} runs in one process: start it without torchrun"
     assert done.exit_code == 2 and said in done.output, done.exception
+
+
+def test_a_training_is_gone_when_its_processes_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The last reference to a process group of Gloo, of which a wrapped model has one, must not outlive the group."""
+    held: list[weakref.ref[object]] = []
+
+    class Trained:
+        def __init__(self, *_: object, resume: bool) -> None:
+            held.append(weakref.ref(self))
+
+        def run(self) -> dict[str, float]:
+            return {"box/AP": 0.5}
+
+    @contextlib.contextmanager
+    def joined(_: str | None):
+        yield World(0, 2, torch.device("cpu"))
+        assert [each() for each in held] == [None]
+
+    monkeypatch.setattr("opsmith_detection.__main__.Training", Trained)
+    monkeypatch.setattr("opsmith_detection.__main__.join", joined)
+    done = CliRunner().invoke(main, ["train", f"output={tmp_path}"], catch_exceptions=False)
+    assert done.exit_code == 0 and held
 
 
 def test_a_demo_whose_precision_is_not_a_number_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
