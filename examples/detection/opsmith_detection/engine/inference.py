@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from opsmith_detection.config import Config
-from opsmith_detection.engine.distributed import reshard, share_statistics
+from opsmith_detection.engine.distributed import reshard
 from opsmith_detection.engine.graphs import EAGER, Graphs, copy_batch, like_batch
 from opsmith_detection.engine.optimizer import Average
 from opsmith_detection.engine.step import autocast
@@ -70,8 +70,10 @@ class Predictor:
 
 @contextmanager
 def evaluated(model: nn.Module, average: Average | None) -> Iterator[None]:
-    """Let a model that is trained be as it is evaluated within the context: in inference mode, with averaged weights."""
-    share_statistics(model, average)
+    """Let a model that is trained be as it is evaluated within the context: in inference mode, with averaged weights.
+
+    Processes with batch norm have to `share_statistics` before, or they evaluate different models.
+    """
     model.eval()
     try:
         with average.applied() if average is not None else nullcontext():

@@ -151,6 +151,9 @@ class Training:
                 # Before a checkpoint, which must not have weights that are not finite.
                 losses = self.step.read_losses()
                 self._log(log, losses, (self.done - at) * self.images / (time.perf_counter() - began))
+                if saves or evaluates:
+                    # Once: the mean of equal numbers is not always that number, so another time could move them.
+                    share_statistics(self.model, self.average)
                 if saves:
                     self._save()
                 if evaluates:
@@ -180,7 +183,6 @@ class Training:
                 log.write(self.done, self.result)
 
     def _save(self) -> None:
-        share_statistics(self.model, self.average)
         content: dict[str, Any] = snapshot(self.model, self.optimizer, self.average)
         categories = {label: tuple(category) for label, category in self.data["train"].categories.items()}
         content.update(config=as_yaml(self.config), loader=self.batches.state(), categories=categories)
