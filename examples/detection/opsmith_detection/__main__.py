@@ -54,7 +54,7 @@ def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[s
     """Measure average precision on the test images of the run's configuration."""
     with join(device) as world:
         predictor, config, categories = load_run(checkpoint, world.device, overrides)
-        dataset = load_dataset(config.data.test, config, categories)
+        dataset = load_dataset(config, "test", categories)
         tests = Batches(dataset, config, world, training=False)
         for name, value in evaluate(predictor, tests, world).items():
             click.echo(f"{name:10} {value:.4f}")

@@ -170,7 +170,8 @@ class DataConfig:
 
     train: Path = Path("digits/train.json")
     test: Path = Path("digits/test.json")
-    images: Path | None = None  # the images' folder; None: the folder of the annotations
+    train_images: Path | None = None  # the folder of its images; None: that of the annotations
+    test_images: Path | None = None
     labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
     exif: Literal["auto", "apply", "ignore"] = (
         "auto"  # whether images are turned; auto: unless sizes are of stored pixels
@@ -237,7 +238,11 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
 
 def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
     """Read a configuration that `as_yaml` wrote, as `load_config` reads a file."""
-    return _validated(_parsed(text, "the configuration"), overrides, "the configuration")
+    entries = _parsed(text, "the configuration")
+    if "images" in entries.get("data", {}):  # of a checkpoint from when both files had one folder
+        folder = entries["data"].pop("images")
+        entries["data"] |= {"train_images": folder, "test_images": folder}
+    return _validated(entries, overrides, "the configuration")
 
 
 def as_yaml(config: Config) -> str:

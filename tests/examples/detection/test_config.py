@@ -25,6 +25,12 @@ def test_a_file_extends_another_and_overrides_win(tmp_path: Path):
     assert not load_config(path, ["model.mask_head=null"]).model.has_masks
 
 
+def test_a_checkpoint_may_have_one_folder_of_images():
+    text = as_yaml(load_config(None, ["data.train_images=pictures"])).replace("  test_images: null\n", "")
+    data = parse_config(text.replace("train_images", "images")).data
+    assert data.train_images == data.test_images == Path("pictures")
+
+
 def test_a_file_that_is_not_text_is_named(tmp_path: Path):
     (tmp_path / "run.yaml").write_bytes(b"seed: \xff")
     with pytest.raises(ConfigError, match=r"run\.yaml cannot be read: it is not text in UTF-8"):

@@ -28,6 +28,7 @@ from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import find_objects, load_run
 from opsmith_detection.structures import Batch, Detections
+from PIL import Image
 
 ALONE = World(0, 1, torch.device("cpu"))
 CLASSES = [{"id": 1, "name": "car"}, {"id": 2, "name": "cat"}, {"id": 5, "name": "dog"}]
@@ -47,7 +48,8 @@ def config_of(folder: Path, *overrides: str) -> Config:
         (folder / split).mkdir(exist_ok=True)
         path = write(folder / split, [(64, 64)], [annotation(1, 5, [8, 8, 40, 40])], categories=classes)
         path.rename(folder / f"{split}.json")
-    data = [f"data.train={folder}/train.json", f"data.test={folder}/test.json", f"data.images={folder}/train"]
+    images = [f"data.train_images={folder}/train", f"data.test_images={folder}/test"]
+    data = [f"data.train={folder}/train.json", f"data.test={folder}/test.json", *images]
     shapes = ["data.canvases=[[64, 64]]", "data.shorter_sides=[64]", "data.batch=1", "data.workers=0"]
     model = ["model.classes=5", "model.mask_head=null", "solver.precision=float32"]
     return load_config(None, [*SMALL, *model, f"output={folder}/run", *data, *shapes, *overrides])
@@ -58,6 +60,14 @@ def test_a_test_file_that_lacks_a_class_is_measured_with_the_labels_of_the_train
     tests = Batches(datasets(config)["test"], config, ALONE, training=False)
     result = evaluate(SaysDog(), tests, ALONE)  # type: ignore[arg-type]
     assert result["box/AP"] == pytest.approx(1)
+
+
+def test_each_file_has_images_of_its_own(tmp_path: Path):
+    config = config_of(tmp_path)
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "test" / "1.png")
+    data = datasets(config)
+    assert data["train"].names == data["test"].names == ["1.png"]
+    assert data["test"].image(0)[0, 0].tolist() == [255, 0, 0] != data["train"].image(0)[0, 0].tolist()
 
 
 @pytest.mark.compile

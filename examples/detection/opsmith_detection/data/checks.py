@@ -128,7 +128,7 @@ def check_folder(annotations: Path, folder: Path, names: Sequence[str]) -> None:
     if missing:
         raise DataError(
             f"{len(missing)} of the {len(names)} images of {annotations} are not found in {folder}, the first is "
-            f"{missing[0]}: set data.images, or fetch them"
+            f"{missing[0]}: set data.train_images or data.test_images, or fetch them"
         )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -44,16 +43,18 @@ def categories_of(checkpoint: Mapping[str, Any]) -> dict[int, Category]:
     return {label: Category(*category) for label, category in checkpoint["categories"].items()}
 
 
-def load_dataset(path: Path, config: Config, categories: Mapping[int, Category] | None = None) -> CocoDataset:
+def load_dataset(
+    config: Config, split: Literal["train", "test"], categories: Mapping[int, Category] | None = None
+) -> CocoDataset:
     """Read a data set of a configuration, whose labels stand for these categories if they are given.
 
     Raises:
         DataError: a file is missing or contradicts itself, or its categories are others.
         ConfigError: labels do not fit the model's classes.
     """
-    dataset = CocoDataset(
-        path, config.data.images, labels=config.data.labels, categories=categories, exif=config.data.exif
-    )
+    data = config.data
+    path, images = (data.train, data.train_images) if split == "train" else (data.test, data.test_images)
+    dataset = CocoDataset(path, images, labels=data.labels, categories=categories, exif=data.exif)
     if dataset.classes > config.model.classes:
         raise ConfigError(
             f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
@@ -64,8 +65,8 @@ def load_dataset(path: Path, config: Config, categories: Mapping[int, Category] 
 
 def datasets(config: Config, categories: Mapping[int, Category] | None = None) -> dict[str, CocoDataset]:
     """`load_dataset` of both. Labels are the checkpoint's, if its categories are given, or the training's."""
-    train = load_dataset(config.data.train, config, categories)
-    return {"train": train, "test": load_dataset(config.data.test, config, train.categories)}
+    train = load_dataset(config, "train", categories)
+    return {"train": train, "test": load_dataset(config, "test", train.categories)}
 
 
 def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, float]:
