@@ -16,6 +16,7 @@ import torch
 from click.testing import CliRunner
 from detection_kit.files import annotation, square, write
 from detection_kit.tiny import SMALL
+from filelock import FileLock
 from opsmith_detection.__main__ import _run, main
 from opsmith_detection.config import Config, ConfigError, load_config
 from opsmith_detection.data.coco import Category, DataError
@@ -99,6 +100,28 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_configuration_of_the_run(tmp_
     with pytest.raises(CheckpointError, match="of a training with sgd"):
         Training(config_of(tmp_path, *overrides, "solver.optimizer=adamw"), ALONE, resume=True).run()
     assert (tmp_path / "run" / "config.yaml").read_text() == before
+
+
+@pytest.mark.compile
+def test_a_folder_has_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = config_of(tmp_path, "solver.steps=1")
+    monkeypatch.setattr("opsmith_detection.engine.training._PATIENCE_S", 0)
+    training = Training(config, ALONE)
+    config.output.mkdir()
+    with FileLock(config.output / ".lock"), pytest.raises(ConfigError, match=r"another run writes to .*run: wait for"):
+        training.run()
+    assert [path.name for path in config.output.iterdir()] == [".lock"]
+    training.run()
+    assert Training(config, ALONE, resume=True).run() is not None
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("name", ["file/run", "closed/run"])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, name: str):
+    (tmp_path / "file").touch()
+    (tmp_path / "closed").symlink_to("/proc")  # where not even root makes a folder
+    with pytest.raises(ConfigError, match=rf"{name} cannot be written to: .*output=FOLDER"):
+        Training(config_of(tmp_path, f"output={tmp_path}/{name}"), ALONE).run()
 
 
 @pytest.mark.compile

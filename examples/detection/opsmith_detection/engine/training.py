@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from filelock import FileLock, Timeout
 
 from opsmith_detection.config import Config, ConfigError, as_yaml
 from opsmith_detection.data.coco import Category, CocoDataset
@@ -23,6 +26,9 @@ from opsmith_detection.evaluate import Evaluation
 from opsmith_detection.models import build_model
 
 __all__ = ["Training", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
+
+# The workers of a loader are forks and have part in a lock. They look every 5 s whether the process that forked them lives.
+_PATIENCE_S = 10.0
 
 
 def prepare(config: Config) -> None:
@@ -78,6 +84,17 @@ def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, 
     return evaluation.result() if world.leads else {}
 
 
+def _hold(folder: Path) -> AbstractContextManager[object]:
+    """Make the folder of a run, and keep other runs out of it within the context."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / ".lock").acquire(timeout=_PATIENCE_S)
+    except Timeout:
+        raise ConfigError(f"another run writes to {folder}: wait for its end, or set output=FOLDER") from None
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written to: {error.strerror}. Set output=FOLDER") from None
+
+
 class Training:
     """A model being trained, with all that belongs to it.
 
@@ -129,15 +146,16 @@ class Training:
         """Train to the last step and return the last evaluation.
 
         Raises:
+            ConfigError: the folder of the run cannot be written to, or another run does so.
             DivergedError: a loss is not finite. Checkpoints from before that are kept.
         """
-        solver, world = self.config.solver, self.world
-        if world.leads:
-            self.config.output.mkdir(parents=True, exist_ok=True)
-            (self.config.output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
-        with Log(self.config.output, start=self.done, steps=solver.steps, leads=world.leads) as log:
+        solver, output, leads = self.config.solver, self.config.output, self.world.leads
+        held = _hold(output) if leads else nullcontext()
+        with held, Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
+            if leads:
+                (output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
             if self.done:
-                log.say(f"{self.config.output}: goes on after step {self.done} of {solver.steps}")
+                log.say(f"{output}: goes on after step {self.done} of {solver.steps}")
                 is_measured = gather(log.has(self.done, "box/AP"))[0]
                 if self.done >= solver.steps or (self._is_due(solver.evaluate_every) and not is_measured):
                     self._evaluate(log)
