@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from opsmith_detection.engine.optimizer import Average
+from opsmith_detection.models.weights import read_tensors
 
 __all__ = [
     "CheckpointError",
@@ -120,11 +121,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path} has no checkpoint: train first, or name another folder or file")
         path = checkpoints[-1]
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist") from None
-    except Exception as error:  # of zip files, pickles and types that are not allowed
-        raise CheckpointError(f"{path} is not a checkpoint: {str(error).splitlines()[0]}") from None
+        content = read_tensors(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not a checkpoint: {error}") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of this program (format {_FORMAT})")
     return content
