@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 __all__ = [
+    "NORM_GROUPS",
     "BackboneConfig",
     "BoxHeadConfig",
     "Config",
@@ -31,6 +32,8 @@ __all__ = [
     "load_config",
     "parse_config",
 ]
+
+NORM_GROUPS = 32  # of channels, each normalised by itself (Wu and He, 2018)
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -155,6 +158,14 @@ class ModelConfig:
         if self.recompute and (self.backbone.norm != "frozen" or (head is not None and head.norm)):
             raise ValueError(
                 "recompute=true takes frozen norms: others would count each batch twice in their statistics"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _channels_have_groups(self) -> ModelConfig:
+        if self.kind == "retinanet" and self.retinanet.norm and self.backbone.pyramid_channels % NORM_GROUPS:
+            raise ValueError(
+                f"retinanet.norm=true takes {NORM_GROUPS} groups of channels: set backbone.pyramid_channels to a multiple"
             )
         return self
 

@@ -117,6 +117,19 @@ def test_a_checkpoint_of_another_model_is_refused():
         restore(saved, model, built, average)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_checkpoint_of_other_trained_parameters_is_refused(optimizer: str):
+    for before, after, said in ((False, True, "not trained here"), (True, False, "trained here")):
+        model, other = StandIn(), StandIn()
+        model.first.requires_grad_(not before)
+        other.first.requires_grad_(not after)
+        config = small_config(optimizer=optimizer)
+        built, other_built = (build_optimizer(each, config.solver) for each in (model, other))
+        TrainStep(model, built, config)(iter([batch_of(4)]), 0)
+        with pytest.raises(CheckpointError, match=rf"first\.bias is {said}.*model\.backbone\.trainable_stages"):
+            restore(snapshot(model, built, None), other, other_built, None)
+
+
 def test_a_checkpoint_of_another_optimizer_is_refused():
     for before, after in (("sgd", "adamw"), ("adamw", "sgd")):
         model, built, average, step = parts(before)

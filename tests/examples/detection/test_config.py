@@ -68,6 +68,11 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
         ("", ["model.backbone.deformable_stages=[7]"], r"deformable_stages\.0: .*2, 3, 4 or 5"),
         ("", ["model.rpn.sizes=[[8], [16]]"], r"rpn\.sizes: .*at least 5"),
         ("", ["model.rpn.sizes=[[8], [16], [16], [32], []]"], r"rpn\.sizes\.4: .*at least 1"),
+        (
+            "",
+            ["model.kind=retinanet", "model.retinanet.norm=true", "model.backbone.pyramid_channels=16"],
+            r"model: .*retinanet\.norm=true takes 32 groups",
+        ),
         ("", ["model.rpn.sizes=[[8], [16], [16, 32], [32], [64]]"], "rpn: .*give each as many sizes"),
     ],
 )

@@ -115,6 +115,24 @@ def test_a_folder_has_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.Monk
     assert Training(config, ALONE, resume=True).run() is not None
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.rpn=null"], r"model\.rpn=null is a model that is called with proposals"),
+        *(
+            (
+                ["data.canvases=[[64, 32], [32, 32]]", entry],
+                r"a single pixel .* set data\.batch=2 or larger data\.canvases",
+            )
+            for entry in ("model.backbone.norm=batch", "model.backbone.norm=sync", "model.backbone.pyramid_norm=true")
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_named(tmp_path: Path, overrides: list[str], message: str):
+    with pytest.raises(ConfigError, match=message):
+        Training(config_of(tmp_path, *overrides), ALONE)
+
+
 @pytest.mark.compile
 @pytest.mark.parametrize("name", ["file/run", "closed/run"])
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, name: str):

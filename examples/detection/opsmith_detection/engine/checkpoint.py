@@ -49,7 +49,7 @@ def restore(
     """Put a snapshot back, sharded as the parameters are now.
 
     Raises:
-        CheckpointError: names or shapes differ from the model's, or the optimizer is another one.
+        CheckpointError: names or shapes differ from the model's, or others are trained, or by another optimizer.
     """
     is_adam = any("exp_avg" in state for state in checkpoint["optimizer"].values())
     if checkpoint["optimizer"] and is_adam != isinstance(optimizer, torch.optim.AdamW):
@@ -57,13 +57,21 @@ def restore(
             f"the checkpoint is of a training with {'adamw' if is_adam else 'sgd'}: resume with this solver.optimizer, or "
             "start another run with output=FOLDER"
         )
+    parameters = dict(model.named_parameters())
+    trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
+    if checkpoint["optimizer"] and (others := trained ^ checkpoint["optimizer"].keys()):
+        name = min(others)
+        said = "trained here" if name in trained else "not trained here"
+        raise CheckpointError(
+            f"the checkpoint is of a training of other parameters: {name} is {said}. "
+            "Resume with the model.backbone.trainable_stages that the run started with"
+        )
     _copy(checkpoint["model"], model.state_dict(), "the model")
     if average is not None:
         # A checkpoint may have none, or, of a former version, no statistics of batch norm among them.
         of_model = {name: tensor for name, tensor in checkpoint["model"].items() if name in average.tensors}
         saved = of_model | (checkpoint["average"] or {})
         _copy(saved, average.tensors, "the averaged weights")
-    parameters = dict(model.named_parameters())
     for name, state in checkpoint["optimizer"].items():
         like = parameters[name]
         optimizer.state[like] = {key: _placed(value, like) for key, value in state.items()}

@@ -84,6 +84,22 @@ def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, 
     return evaluation.result() if world.leads else {}
 
 
+def _check_trainable(config: Config, world: World) -> None:
+    """Raise ConfigError for what a model can be, but not one that is trained here."""
+    model, data, backbone = config.model, config.data, config.model.backbone
+    if model.kind == "rcnn" and model.rpn is None:
+        raise ConfigError(
+            "model.rpn=null is a model that is called with proposals, which a data set does not have: leave out this entry"
+        )
+    is_normalised = backbone.norm != "frozen" or backbone.pyramid_norm
+    is_shared = backbone.norm == "sync" and world.size > 1
+    if is_normalised and not is_shared and data.batch == 1 and (32, 32) in data.canvases:
+        raise ConfigError(
+            "batch norm has a single pixel to normalise, at a 32nd of the resolution of one image of 32 x 32: "
+            "set data.batch=2 or larger data.canvases"
+        )
+
+
 def _hold(folder: Path) -> AbstractContextManager[object]:
     """Make the folder of a run, and keep other runs out of it within the context."""
     try:
@@ -99,12 +115,13 @@ class Training:
     """A model being trained, with all that belongs to it.
 
     Raises:
-        ConfigError: the folder has checkpoints, and `resume` is false.
+        ConfigError: the folder has checkpoints, and `resume` is false; or a model of the configuration cannot be trained.
         DataError: a data set cannot be read, has no images, or lacks masks that the model needs.
         CheckpointError: the checkpoint is damaged, or of another model.
     """
 
     def __init__(self, config: Config, world: World, *, resume: bool = False) -> None:
+        _check_trainable(config, world)
         self.config, self.world = config, world
         checkpoints = list_checkpoints(config.output)
         if checkpoints and not resume:
