@@ -13,7 +13,17 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from opsmith_detection.entries import (
+    Float,
+    Int,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PathName,
+    PositiveFloat,
+    PositiveInt,
+    read_yaml,
+)
 
 __all__ = [
     "NORM_GROUPS",
@@ -40,9 +50,9 @@ _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _T = TypeVar("_T")
 _Some = Annotated[tuple[_T, ...], Field(min_length=1)]
 _Levels = Annotated[tuple[_T, ...], Field(min_length=5, max_length=5)]  # of the pyramid
-_Share = Annotated[float, Field(ge=0, le=1)]
+_Share = Annotated[Float, Field(ge=0, le=1)]
 # The pyramid halves a canvas to a 32nd. What is rounded on the way would move the anchors away from their pixels.
-_Side = Annotated[int, Field(ge=32, multiple_of=32)]
+_Side = Annotated[Int, Field(ge=32, multiple_of=32)]
 
 
 class ConfigError(ValueError):
@@ -56,11 +66,11 @@ class BackboneConfig:
     depth: Literal[18, 34, 50, 101] = 50
     width: PositiveInt = 64  # channels of the stem; the stages have 1, 2, 4 and 8 times as many in their narrow layers
     norm: Literal["frozen", "batch", "sync"] = "frozen"
-    trainable_stages: Annotated[int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
+    trainable_stages: Annotated[Int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
     deformable_stages: tuple[Literal[2, 3, 4, 5], ...] = ()  # whose 3x3 convolutions are DCN v2: deformable, with masks
     pyramid_channels: PositiveInt = 256
     pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
-    weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
+    weights: PathName | None = None  # a state dict of the ResNet alone, in torchvision's names
 
     @property
     def trained_norm(self) -> Literal["batch", "sync"]:
@@ -143,7 +153,7 @@ class ModelConfig:
 
     kind: Literal["rcnn", "retinanet"] = "rcnn"
     classes: PositiveInt = 90  # labels 1 to `classes`; torchvision's models of COCO have 90
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
+    mean: tuple[Float, Float, Float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
     std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     rpn: RPNConfig | None = field(default_factory=RPNConfig)  # None: Fast R-CNN, to which proposals are given
@@ -179,10 +189,10 @@ class ModelConfig:
 class DataConfig:
     """Data sets in COCO's format, and the shapes that images come in."""
 
-    train: Path = Path("digits/train.json")
-    test: Path = Path("digits/test.json")
-    train_images: Path | None = None  # the folder of its images; None: that of the annotations
-    test_images: Path | None = None
+    train: PathName = Path("digits/train.json")
+    test: PathName = Path("digits/test.json")
+    train_images: PathName | None = None  # the folder of its images; None: that of the annotations
+    test_images: PathName | None = None
     labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
     exif: Literal["auto", "apply", "ignore"] = (
         "auto"  # whether images are turned; auto: unless sizes are of stored pixels
@@ -231,7 +241,7 @@ class Config:
     deterministic: bool = False  # the same bits in every run
     graph: bool = True  # one CUDA graph a step, where there is a GPU
     distributed: Literal["ddp", "fsdp"] = "ddp"
-    output: Path = Path("runs/detection")
+    output: PathName = Path("runs/detection")
 
 
 def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -303,7 +313,7 @@ def _read(path: Path, extending: tuple[Path, ...]) -> Any:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return read_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not YAML: {error}") from None
 
