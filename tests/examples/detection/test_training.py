@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import weakref
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,6 +91,23 @@ def test_a_checkpoint_is_measured_without_the_training_set(tmp_path: Path):
     (tmp_path / "train.json").unlink()
     done = CliRunner().invoke(main, ["eval", "--device", "cpu", "--checkpoint", f"{tmp_path}/run"])
     assert done.exit_code == 0 and "box/AP50" in done.output, done.exception
+
+
+@pytest.mark.compile
+def test_a_test_file_without_objects_is_measured_once(tmp_path: Path):
+    config = config_of(tmp_path, "solver.steps=1", "solver.evaluate_every=1")
+    entries = json.loads((tmp_path / "test.json").read_text())
+    (tmp_path / "test.json").write_text(json.dumps({**entries, "annotations": []}))
+    Training(config, ALONE).run()
+    logged = (config.output / "log.jsonl").read_text()
+    assert json.loads(logged.splitlines()[-1])["box/AP"] is None
+    training = Training(config, ALONE, resume=True)
+    assert math.isnan(training.run()["box/AP"])
+    assert (config.output / "log.jsonl").read_text() == logged
+    if find_spec("matplotlib"):
+        from opsmith_detection.report import write_report
+
+        assert "<svg" in write_report(training).read_text()
 
 
 @pytest.mark.compile
