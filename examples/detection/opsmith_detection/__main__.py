@@ -72,11 +72,8 @@ def predict(checkpoint: Path, output: Path, threshold: float, device: str | None
     with join(device) as world:
         paths = list_images(sources)
         predictor, config, categories = load_run(checkpoint, world.device)
-        speed, speed_of_all = predict_images(predictor, paths, output, config.data, categories, threshold)
-    click.echo(
-        f"{len(paths)} images in {output}: {speed:.1f} images/s, "
-        f"{speed_of_all:.1f} images/s with reading, drawing and writing"
-    )
+        speed = predict_images(predictor, paths, output, config.data, categories, threshold)
+    click.echo(f"{len(paths)} images in {output}: {speed:.1f} images/s")
 
 
 @main.command()
@@ -103,7 +100,7 @@ def demo(file: Path | None, images: int, minimum: float, device: str | None, ove
     with join(device) as world:
         predictor, _, categories = load_run(config.output, world.device)
         paths, output = list_images([folder / "test"])[:20], config.output / "predictions"
-        speed, _ = predict_images(predictor, paths, output, config.data, categories)
+        speed = predict_images(predictor, paths, output, config.data, categories)
     minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
     click.echo(f"{len(paths)} pictures of predictions in {output}, {speed:.1f} images/s")
     kind = "mask" if config.model.has_masks else "box"

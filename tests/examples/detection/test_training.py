@@ -212,7 +212,7 @@ def test_a_demo_whose_precision_is_not_a_number_fails(tmp_path: Path, monkeypatc
     monkeypatch.setattr("opsmith_detection.__main__._train", lambda *_, **__: result)
     monkeypatch.setattr("opsmith_detection.__main__.load_run", lambda *_: (None, None, {}))
     monkeypatch.setattr("opsmith_detection.__main__.list_images", lambda _: [])
-    monkeypatch.setattr("opsmith_detection.__main__.predict_images", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr("opsmith_detection.__main__.predict_images", lambda *_: 1.0)
     done = CliRunner().invoke(main, ["demo", "--device", "cpu", "--minimum", "0", f"output={tmp_path}"])
     assert done.exit_code == 1 and "mask AP50 is nan, at least 0.0 was expected" in done.output, done.exception
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from opsmith_detection.config import Config
 from opsmith_detection.engine.distributed import reshard
-from opsmith_detection.engine.graphs import EAGER, Graphs, copy_batch, like_batch
+from opsmith_detection.engine.graphs import Graphs, copy_batch, like_batch
 from opsmith_detection.engine.optimizer import Average
 from opsmith_detection.engine.step import autocast
 from opsmith_detection.models.rcnn import GeneralizedRCNN
@@ -53,13 +53,6 @@ class Predictor:
             copy_batch(moved, batch)
             batch = moved
         return self._run(self._compute, batch)
-
-    def warm(self, batch: Batch) -> None:
-        """Build operators and capture the graph for this shape, so that the next call is fast."""
-        for _ in range(EAGER + 1):
-            self(batch)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
 
     @torch.no_grad()
     def _compute(self, batch: Batch) -> Detections:
