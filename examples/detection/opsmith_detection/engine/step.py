@@ -125,10 +125,10 @@ class TrainStep:
         totals, failed_at = torch.stack([self._totals, self._failed_at]).tolist()
         failed = {name: int(at) for name, at in zip(self.names, failed_at, strict=True) if math.isfinite(at)}
         if failed:
-            step = min(failed.values())
-            names = ", ".join(name for name, at in failed.items() if at == step)
-            raise DivergedError(
-                f"step {step}: {names} is not finite. A smaller rate (solver.rate), a longer warm-up "
+            first = min(failed.values())
+            names = ", ".join(name for name, at in failed.items() if at == first)
+            raise DivergedError(  # by its number in logs, which count from 1
+                f"step {first + 1}: {names} is not finite. A smaller rate (solver.rate), a longer warm-up "
                 "(solver.warm_up_steps) or clipping (solver.clip_norm) helps where a training diverges"
             )
         self._totals.zero_()
