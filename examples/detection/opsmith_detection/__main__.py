@@ -23,6 +23,11 @@ from opsmith_detection.predict import list_images, load_run, predict_images
 
 _CONFIGS = Path(__file__).parents[1] / "configs"
 _EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError, WeightsError)
+# What a command says at its interruption.
+_GOES_ON = {
+    "train": ": --resume goes on after the last checkpoint",
+    "demo": ": the same command goes on after the last checkpoint",
+}
 
 _PATH = click.Path(path_type=Path)
 _config = click.option("--config", "file", type=_PATH, help="A YAML file, such as configs/digits.yaml.")
@@ -143,7 +148,7 @@ def _run() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
-        sys.exit("interrupted: --resume goes on after the last checkpoint")
+        sys.exit(f"interrupted{_GOES_ON.get(' '.join(sys.argv[1:2]), '')}")
     except _EXPECTED as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -24,7 +25,7 @@ from opsmith_detection.data.coco import Category, DataError
 from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World, join
-from opsmith_detection.engine.log import Log
+from opsmith_detection.engine.log import Log, read_log
 from opsmith_detection.engine.training import Training, datasets, evaluate
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
@@ -243,6 +244,55 @@ def test_tensorboard_keeps_the_step_that_a_run_goes_on_from(tmp_path: Path, monk
         with Log(tmp_path, start=start, steps=10):
             pass
     assert given == [1, 8]
+
+
+def test_a_process_that_dies_as_it_opens_a_log_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Log(tmp_path, start=0, steps=2) as log:
+        log.write(1, {"loss": 0.5})
+
+    def dies(path: Path, text: str, **_: object) -> None:
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", dies)
+    with pytest.raises(KeyboardInterrupt):
+        Log(tmp_path, start=1, steps=2)
+    assert read_log(tmp_path) == [{"step": 1, "loss": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("train", "interrupted: --resume goes on after the last checkpoint"),
+        ("demo", "interrupted: the same command goes on after the last checkpoint"),
+        ("predict", "interrupted"),
+    ],
+)
+def test_an_interruption_says_how_to_go_on(command: str, said: str, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(**_: object) -> None:
+        raise click.Abort
+
+    monkeypatch.setattr("opsmith_detection.__main__.record", lambda _: interrupted)
+    monkeypatch.setattr(sys, "argv", ["opsmith_detection", command])
+    with pytest.raises(SystemExit, match=f"^{said}$"):
+        _run()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "advice"),
+    [
+        ([], "set model.classes=1005, or data.labels=contiguous and model.classes=3"),
+        (["data.labels=contiguous", "model.classes=2"], "set model.classes=3"),
+    ],
+)
+def test_labels_with_gaps_may_be_counted(tmp_path: Path, overrides: list[str], advice: str):
+    config = config_of(tmp_path, *overrides)
+    entries = json.loads((tmp_path / "train.json").read_text())
+    entries["categories"] = [{**category, "id": 1000 + category["id"]} for category in CLASSES]
+    entries["annotations"] = []
+    (tmp_path / "train.json").write_text(json.dumps(entries))
+    with pytest.raises(ConfigError, match=f"{advice}$"):
+        datasets(config)
 
 
 @pytest.mark.parametrize("iscrowd", [0, 1])

@@ -48,7 +48,9 @@ class Log(ExitStack):
         self.entries = [entry for entry in read_log(folder) if entry["step"] <= start] if leads else []
         if leads:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / _FILE).write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+            being_written = folder / f".{_FILE}"  # a process that dies meanwhile leaves all entries
+            being_written.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+            being_written.replace(folder / _FILE)
             self._board = self._tensorboard(folder)
         self._file = self.enter_context((folder / _FILE if leads else Path(os.devnull)).open("a", encoding="utf-8"))
         columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))

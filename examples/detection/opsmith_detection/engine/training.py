@@ -62,9 +62,11 @@ def load_dataset(
     path, images = (data.train, data.train_images) if split == "train" else (data.test, data.test_images)
     dataset = CocoDataset(path, images, labels=data.labels, categories=categories, exif=data.exif)
     if dataset.classes > config.model.classes:
+        has_gaps = data.labels == "ids" and len(dataset.categories) < dataset.classes
         raise ConfigError(
             f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
             f"set model.classes={dataset.classes}"
+            + (f", or data.labels=contiguous and model.classes={len(dataset.categories)}" if has_gaps else "")
         )
     return dataset
 
