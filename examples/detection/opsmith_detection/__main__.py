@@ -10,19 +10,15 @@ from pathlib import Path
 import click
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from opsmith_detection.config import Config, ConfigError, load_config
-from opsmith_detection.data.coco import DataError
+from opsmith_detection.config import Config, load_config
 from opsmith_detection.data.digits import make_digits
 from opsmith_detection.data.loader import Batches
-from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World, join
-from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, evaluate, load_dataset
-from opsmith_detection.models.weights import WeightsError
+from opsmith_detection.errors import DetectionError
 from opsmith_detection.predict import list_images, load_run, predict_images
 
 _CONFIGS = Path(__file__).parents[1] / "configs"
-_EXPECTED = (ConfigError, DataError, CheckpointError, DivergedError, WeightsError)
 # What a command says at its interruption.
 _GOES_ON = {
     "train": ": --resume goes on after the last checkpoint",
@@ -149,7 +145,7 @@ def _run() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         sys.exit(f"interrupted{_GOES_ON.get(' '.join(sys.argv[1:2]), '')}")
-    except _EXPECTED as error:
+    except DetectionError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
 

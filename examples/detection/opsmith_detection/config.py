@@ -24,6 +24,7 @@ from opsmith_detection.entries import (
     PositiveInt,
     read_yaml,
 )
+from opsmith_detection.errors import DetectionError
 
 __all__ = [
     "NORM_GROUPS",
@@ -55,7 +56,7 @@ _Share = Annotated[Float, Field(ge=0, le=1)]
 _Side = Annotated[Int, Field(ge=32, multiple_of=32)]
 
 
-class ConfigError(ValueError):
+class ConfigError(DetectionError, ValueError):
     """A configuration that does not exist, does not parse or has an entry that does not fit."""
 
 

@@ -26,6 +26,7 @@ from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World, join
 from opsmith_detection.engine.log import Log, read_log
+from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, datasets, evaluate
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
@@ -258,6 +259,19 @@ def test_a_process_that_dies_as_it_opens_a_log_leaves_it(tmp_path: Path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         Log(tmp_path, start=1, steps=2)
     assert read_log(tmp_path) == [{"step": 1, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError, CheckpointError, WeightsError, DivergedError])
+def test_what_is_wrong_is_said_without_a_traceback(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails(**_: object) -> None:
+        raise error("it is wrong")
+
+    monkeypatch.setattr("opsmith_detection.__main__.record", lambda _: fails)
+    with pytest.raises(SystemExit, match="1"):
+        _run()
+    assert capsys.readouterr().err == "error: it is wrong\n"
 
 
 @pytest.mark.parametrize(

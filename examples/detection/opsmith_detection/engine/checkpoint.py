@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from opsmith_detection.engine.optimizer import Average
+from opsmith_detection.errors import DetectionError
 from opsmith_detection.models.weights import read_tensors
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 _FORMAT = 1  # of the dictionary in the file
 
 
-class CheckpointError(ValueError):
+class CheckpointError(DetectionError, ValueError):
     """A checkpoint that is missing, damaged, or of another model."""
 
 

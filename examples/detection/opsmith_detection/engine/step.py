@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from opsmith_detection.config import Config
 from opsmith_detection.engine.graphs import Graphs
 from opsmith_detection.engine.optimizer import Average, rate_at, set_rate
+from opsmith_detection.errors import DetectionError
 from opsmith_detection.structures import Batch
 
 __all__ = ["DivergedError", "TrainStep", "autocast"]
@@ -32,7 +33,7 @@ def _whole(_: str) -> contextlib.AbstractContextManager[object]:
     return contextlib.nullcontext()
 
 
-class DivergedError(RuntimeError):
+class DivergedError(DetectionError, RuntimeError):
     """A loss that is not finite."""
 
 

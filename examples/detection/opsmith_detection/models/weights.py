@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from opsmith_detection.errors import DetectionError
 from opsmith_detection.models.norms import FrozenNorm
 
 __all__ = ["WeightsError", "load_backbone", "load_torchvision", "our_name", "read_tensors", "read_weights"]
@@ -50,7 +51,7 @@ _DETECTOR: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-class WeightsError(ValueError):
+class WeightsError(DetectionError, ValueError):
     """Weights that cannot be read, or do not fit a model."""
 
 
