@@ -177,11 +177,11 @@ def test_graphs_are_captured_after_eleven_eager_steps_of_all_shapes(accumulate: 
     captured: dict[object, tuple[int, int]] = {}
     steps = 0
 
-    calls = step._run._eager
+    is_eager = step._run._is_eager
 
     def decide(function, batch, name=None, synchronises=True):
         key = (name, shapes_of(batch))
-        if not calls.take(key, synchronises):
+        if not is_eager(key, synchronises):
             captured.setdefault(key, (steps, of_key[key]))
         of_key[key] += 1
 
