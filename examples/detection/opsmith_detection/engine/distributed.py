@@ -152,5 +152,8 @@ def _find_device(name: str | None, local_rank: int) -> torch.device:
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the stages of the backbone, which are gathered one after the other; the rest is gathered with the model."""
+    """Return what is gathered by itself: stages of the backbone, and convolutions of heads that lie in a row.
+
+    The rest is gathered with the model.
+    """
     return [module for module in model.modules() if isinstance(module, nn.Sequential) and len(module) > 1]

@@ -32,7 +32,10 @@ _PATIENCE_S = 10.0
 
 
 def prepare(config: Config) -> None:
-    """Set PyTorch up for a run: precision of products, and whether every run gives the same bits."""
+    """Set PyTorch up for a run: precision of products, and whether every run gives the same bits.
+
+    The process keeps these settings; another run sets them anew, but leaves deterministic algorithms on.
+    """
     tf32 = config.solver.precision != "float32"
     torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
     torch.backends.cudnn.conv.fp32_precision = "tf32" if tf32 else "ieee"  # type: ignore[attr-defined]
