@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import sys
@@ -25,6 +26,7 @@ from opsmith_detection.data.coco import Category, DataError
 from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World, join
+from opsmith_detection.engine.lock import hold_folder
 from opsmith_detection.engine.log import Log, read_log
 from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, datasets, evaluate
@@ -125,7 +127,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_configuration_of_the_run(tmp_
 @pytest.mark.compile
 def test_a_folder_has_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     config = config_of(tmp_path, "solver.steps=1")
-    monkeypatch.setattr("opsmith_detection.engine.training._PATIENCE_S", 0)
+    monkeypatch.setattr("opsmith_detection.engine.lock._PATIENCE_S", 0)
     training = Training(config, ALONE)
     config.output.mkdir()
     with FileLock(config.output / ".lock"), pytest.raises(ConfigError, match=r"another run writes to .*run: wait for"):
@@ -133,6 +135,15 @@ def test_a_folder_has_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.Monk
     assert [path.name for path in config.output.iterdir()] == [".lock"]
     training.run()
     assert Training(config, ALONE, resume=True).run() is not None
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(FileLock, "acquire", refused)
+    with hold_folder(tmp_path / "run"):
+        assert (tmp_path / "run").is_dir()
 
 
 @pytest.mark.parametrize(

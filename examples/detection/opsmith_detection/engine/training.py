@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
-from filelock import FileLock, Timeout
 
 from opsmith_detection.config import Config, ConfigError, as_yaml
 from opsmith_detection.data.coco import Category, CocoDataset
@@ -19,6 +17,7 @@ from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoin
 from opsmith_detection.engine.distributed import World, gather, share_statistics, wrap
 from opsmith_detection.engine.feed import Feed
 from opsmith_detection.engine.inference import Predictor, evaluated
+from opsmith_detection.engine.lock import hold_folder
 from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -26,9 +25,6 @@ from opsmith_detection.evaluate import Evaluation
 from opsmith_detection.models import build_model
 
 __all__ = ["Training", "categories_of", "datasets", "evaluate", "load_dataset", "prepare"]
-
-# The workers of a loader are forks and have part in a lock. They look every 5 s whether the process that forked them lives.
-_PATIENCE_S = 10.0
 
 
 def prepare(config: Config) -> None:
@@ -105,17 +101,6 @@ def _check_trainable(config: Config, world: World) -> None:
         )
 
 
-def _hold(folder: Path) -> AbstractContextManager[object]:
-    """Make the folder of a run, and keep other runs out of it within the context."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / ".lock").acquire(timeout=_PATIENCE_S)
-    except Timeout:
-        raise ConfigError(f"another run writes to {folder}: wait for its end, or set output=FOLDER") from None
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be written to: {error.strerror}. Set output=FOLDER") from None
-
-
 class Training:
     """A model being trained, with all that belongs to it.
 
@@ -172,7 +157,7 @@ class Training:
             DivergedError: a loss is not finite. Checkpoints from before that are kept.
         """
         solver, output, leads = self.config.solver, self.config.output, self.world.leads
-        held = _hold(output) if leads else nullcontext()
+        held = hold_folder(output) if leads else nullcontext()
         with held, Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
             if leads:
                 (output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
