@@ -13,9 +13,21 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic.types import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from opsmith_detection.entries import (
+    Float,
+    Int,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PathName,
+    PositiveFloat,
+    PositiveInt,
+    read_yaml,
+)
+from opsmith_detection.errors import DetectionError
 
 __all__ = [
+    "NORM_GROUPS",
     "BackboneConfig",
     "BoxHeadConfig",
     "Config",
@@ -32,17 +44,19 @@ __all__ = [
     "parse_config",
 ]
 
+NORM_GROUPS = 32  # of channels, each normalised by itself (Wu and He, 2018)
+
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 _T = TypeVar("_T")
 _Some = Annotated[tuple[_T, ...], Field(min_length=1)]
 _Levels = Annotated[tuple[_T, ...], Field(min_length=5, max_length=5)]  # of the pyramid
-_Share = Annotated[float, Field(ge=0, le=1)]
+_Share = Annotated[Float, Field(ge=0, le=1)]
 # The pyramid halves a canvas to a 32nd. What is rounded on the way would move the anchors away from their pixels.
-_Side = Annotated[int, Field(ge=32, multiple_of=32)]
+_Side = Annotated[Int, Field(ge=32, multiple_of=32)]
 
 
-class ConfigError(ValueError):
+class ConfigError(DetectionError, ValueError):
     """A configuration that does not exist, does not parse or has an entry that does not fit."""
 
 
@@ -53,11 +67,11 @@ class BackboneConfig:
     depth: Literal[18, 34, 50, 101] = 50
     width: PositiveInt = 64  # channels of the stem; the stages have 1, 2, 4 and 8 times as many in their narrow layers
     norm: Literal["frozen", "batch", "sync"] = "frozen"
-    trainable_stages: Annotated[int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
+    trainable_stages: Annotated[Int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
     deformable_stages: tuple[Literal[2, 3, 4, 5], ...] = ()  # whose 3x3 convolutions are DCN v2: deformable, with masks
     pyramid_channels: PositiveInt = 256
     pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
-    weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
+    weights: PathName | None = None  # a state dict of the ResNet alone, in torchvision's names
 
     @property
     def trained_norm(self) -> Literal["batch", "sync"]:
@@ -140,7 +154,7 @@ class ModelConfig:
 
     kind: Literal["rcnn", "retinanet"] = "rcnn"
     classes: PositiveInt = 90  # labels 1 to `classes`; torchvision's models of COCO have 90
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
+    mean: tuple[Float, Float, Float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
     std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     rpn: RPNConfig | None = field(default_factory=RPNConfig)  # None: Fast R-CNN, to which proposals are given
@@ -158,6 +172,14 @@ class ModelConfig:
             )
         return self
 
+    @model_validator(mode="after")
+    def _channels_have_groups(self) -> ModelConfig:
+        if self.kind == "retinanet" and self.retinanet.norm and self.backbone.pyramid_channels % NORM_GROUPS:
+            raise ValueError(
+                f"retinanet.norm=true takes {NORM_GROUPS} groups of channels: set backbone.pyramid_channels to a multiple"
+            )
+        return self
+
     @property
     def has_masks(self) -> bool:
         """Whether masks are learnt and found."""
@@ -168,9 +190,10 @@ class ModelConfig:
 class DataConfig:
     """Data sets in COCO's format, and the shapes that images come in."""
 
-    train: Path = Path("digits/train.json")
-    test: Path = Path("digits/test.json")
-    images: Path | None = None  # the images' folder; None: the folder of the annotations
+    train: PathName = Path("digits/train.json")
+    test: PathName = Path("digits/test.json")
+    train_images: PathName | None = None  # the folder of its images; None: that of the annotations
+    test_images: PathName | None = None
     labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
     exif: Literal["auto", "apply", "ignore"] = (
         "auto"  # whether images are turned; auto: unless sizes are of stored pixels
@@ -219,7 +242,7 @@ class Config:
     deterministic: bool = False  # the same bits in every run
     graph: bool = True  # one CUDA graph a step, where there is a GPU
     distributed: Literal["ddp", "fsdp"] = "ddp"
-    output: Path = Path("runs/detection")
+    output: PathName = Path("runs/detection")
 
 
 def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -237,7 +260,11 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
 
 def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
     """Read a configuration that `as_yaml` wrote, as `load_config` reads a file."""
-    return _validated(_parsed(text, "the configuration"), overrides, "the configuration")
+    entries = _parsed(text, "the configuration")
+    if "images" in entries.get("data", {}):  # of a checkpoint from when both files had one folder
+        folder = entries["data"].pop("images")
+        entries["data"] |= {"train_images": folder, "test_images": folder}
+    return _validated(entries, overrides, "the configuration")
 
 
 def as_yaml(config: Config) -> str:
@@ -287,7 +314,7 @@ def _read(path: Path, extending: tuple[Path, ...]) -> Any:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return read_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not YAML: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ import torch
 
 from opsmith_detection.config import Config, DataConfig, parse_config
 from opsmith_detection.data.coco import Category, DataError, read_image
-from opsmith_detection.data.transforms import batch_of, canvas_of
+from opsmith_detection.data.transforms import batch_of
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.training import categories_of, prepare
@@ -61,13 +62,13 @@ def predict_images(
     data: DataConfig,
     categories: Mapping[int, Category],
     threshold: float = 0.5,
-) -> tuple[float, float]:
+) -> float:
     """Write a picture of each image with what is found in it, and `predictions.json` in COCO's format of results.
 
     Images are numbered from 1 in the order of `paths`; a picture has its image's number and name.
 
     Returns:
-        Images a second: from pixels to objects, and with reading, drawing and writing.
+        Images a second, from pixels to objects: those of the median, since the first calls build operators and graphs.
 
     Raises:
         DataError: a file would be written over, or is not an image, which is said when the others are done.
@@ -78,32 +79,24 @@ def predict_images(
     output.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     unread: list[str] = []
-    warm: set[int] = set()
-    began, finding = time.perf_counter(), 0.0
+    seconds: list[float] = []
     for number, (path, picture) in enumerate(zip(paths, pictures, strict=True), start=1):
         try:
             image = np.array(read_image(path))
         except DataError as error:
             unread.append(str(error))
             continue
-        before = time.perf_counter()
-        canvas = canvas_of((image.shape[0], image.shape[1]), data.canvases)
-        if canvas not in warm:
-            predictor.warm(batch_of(image, data))
-            warm.add(canvas)
-            began += time.perf_counter() - before  # what is built and captured at first is not the model's speed
-            before = time.perf_counter()
+        began = time.perf_counter()
         found = find_objects(predictor, image, data, threshold)
-        finding += time.perf_counter() - before
+        seconds.append(time.perf_counter() - began)
         draw_objects(image, found, captions(found, categories)).save(picture)
         results += [{"file_name": path.name, **result} for result in as_results(number, found, categories)]
-    passed = time.perf_counter() - began
     (output / "predictions.json").write_text(json.dumps(results), encoding="utf-8")
     if unread:
         raise DataError(
             "\n".join([*unread, f"{output} has what is found in the other {len(paths) - len(unread)} images"])
         )
-    return len(paths) / finding, len(paths) / passed
+    return 1 / statistics.median(seconds)
 
 
 def list_images(sources: Iterable[Path]) -> list[Path]:

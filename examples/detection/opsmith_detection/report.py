@@ -39,13 +39,13 @@ def write_report(training: Training) -> Path:
     A few more steps are made to be timed, so the model is not the checkpoint's afterwards.
     """
     entries = read_log(training.config.output)
-    last: dict[str, float] = next((entry for entry in reversed(entries) if "box/AP" in entry), {})
+    last: dict[str, float | None] = next((entry for entry in reversed(entries) if "box/AP" in entry), {})
     pictures = list(_pictures(training))
     parts, whole_ms = _time_parts(training)
     environment = Environment(loader=PackageLoader("opsmith_detection"), autoescape=select_autoescape(["j2"]))
     page = environment.get_template("report.html.j2").render(
         title=str(training.config.output),
-        figures=[(name, f"{value:.3f}") for name, value in last.items() if "/AP" in name],
+        figures=[(name, f"{value:.3f}") for name, value in last.items() if "/AP" in name and value is not None],
         charts=_charts(entries),
         pictures=pictures,
         parts=[(name, ms, ms / sum(parts.values())) for name, ms in parts.items()],
@@ -74,11 +74,13 @@ def _charts(entries: Sequence[dict[str, Any]]) -> list[str]:
         figure = Figure(figsize=(6, 2.8), layout="constrained")
         axes = figure.subplots()
         for name in names:
-            points = [(entry["step"], entry[name]) for entry in entries if name in entry]
-            axes.plot(*zip(*points, strict=True), label=f"{name} {points[-1][1]:.3g}" if points else name)
+            points = [(entry["step"], entry[name]) for entry in entries if entry.get(name) is not None]
+            if points:
+                axes.plot(*zip(*points, strict=True), label=f"{name} {points[-1][1]:.3g}")
         axes.set(title=title, ylim=(0, 1) if "precision" in title else (0, None))
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
+        if axes.lines:
+            axes.legend(fontsize="small")
         file = io.StringIO()
         with rc_context({"svg.fonttype": "none"}):
             figure.savefig(file, format="svg", transparent=True)

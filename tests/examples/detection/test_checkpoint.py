@@ -93,12 +93,13 @@ def test_averages_of_a_former_version_have_no_statistics():
 def test_what_is_not_a_checkpoint_is_refused(tmp_path: Path):
     with pytest.raises(CheckpointError, match="has no checkpoint: train first"):
         load_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError, match="does not exist"):
+    with pytest.raises(CheckpointError, match=r"a\.pt cannot be read: No such file"):
         load_checkpoint(tmp_path / "a.pt")
     damaged = tmp_path / "b.pt"
-    damaged.write_bytes(b"PK\3\4")
-    with pytest.raises(CheckpointError, match=r"b\.pt is not a checkpoint"):
-        load_checkpoint(damaged)
+    for content in (b"", b"text", b"PK\3\4"):
+        damaged.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"b\.pt is not a checkpoint: \w"):
+            load_checkpoint(damaged)
     torch.save({"weights": torch.ones(2)}, damaged)
     with pytest.raises(CheckpointError, match="not a checkpoint of this program"):
         load_checkpoint(damaged)
@@ -114,6 +115,19 @@ def test_a_checkpoint_of_another_model_is_refused():
     saved["model"]["last.bias"] = torch.zeros(3)
     with pytest.raises(CheckpointError, match=r"last\.bias is \[3\] in it, \[2\] here"):
         restore(saved, model, built, average)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_checkpoint_of_other_trained_parameters_is_refused(optimizer: str):
+    for before, after, said in ((False, True, "not trained here"), (True, False, "trained here")):
+        model, other = StandIn(), StandIn()
+        model.first.requires_grad_(not before)
+        other.first.requires_grad_(not after)
+        config = small_config(optimizer=optimizer)
+        built, other_built = (build_optimizer(each, config.solver) for each in (model, other))
+        TrainStep(model, built, config)(iter([batch_of(4)]), 0)
+        with pytest.raises(CheckpointError, match=rf"first\.bias is {said}.*model\.backbone\.trainable_stages"):
+            restore(snapshot(model, built, None), other, other_built, None)
 
 
 def test_a_checkpoint_of_another_optimizer_is_refused():

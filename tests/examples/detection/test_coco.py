@@ -231,7 +231,7 @@ def test_files_that_do_not_fit_are_named(tmp_path):
     path = write(tmp_path, SIZES, [square(1, 1, 1, 5)])
     text = path.read_text()
     (tmp_path / "2.png").unlink()
-    with pytest.raises(DataError, match=r"1 of the 2 images .* the first is 2\.png: set data\.images"):
+    with pytest.raises(DataError, match=r"1 of the 2 images .* the first is 2\.png: set data\.train_images or"):
         CocoDataset(path)
     with pytest.raises(DataError, match=r"2 of the 2 images .* are not found in .*nowhere"):
         CocoDataset(path, tmp_path / "nowhere")

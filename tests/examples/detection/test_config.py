@@ -25,6 +25,28 @@ def test_a_file_extends_another_and_overrides_win(tmp_path: Path):
     assert not load_config(path, ["model.mask_head=null"]).model.has_masks
 
 
+@pytest.mark.parametrize(
+    "name", ["2026", "2026-11-29", "2026-11-29T10:00:00", "2026_11_29", "007", "no", "10:30", "1e5", "~/runs", "0x1f"]
+)
+def test_a_folder_has_the_name_that_is_given(name: str):
+    config = load_config(None, [f"output={name}"])
+    assert config.output == Path(name)
+    assert parse_config(as_yaml(config)) == config
+
+
+def test_numbers_and_switches_may_be_written_as_usual():
+    given = ["solver.rate=1e-3", "solver.steps=90_000", "deterministic=yes", "graph=False", "solver.ema=~", "seed=0"]
+    config = load_config(None, given)
+    assert (config.solver.rate, config.solver.steps, config.solver.ema, config.seed) == (1e-3, 90_000, None, 0)
+    assert config.deterministic and not config.graph
+
+
+def test_a_checkpoint_may_have_one_folder_of_images():
+    text = as_yaml(load_config(None, ["data.train_images=pictures"])).replace("  test_images: null\n", "")
+    data = parse_config(text.replace("train_images", "images")).data
+    assert data.train_images == data.test_images == Path("pictures")
+
+
 def test_a_file_that_is_not_text_is_named(tmp_path: Path):
     (tmp_path / "run.yaml").write_bytes(b"seed: \xff")
     with pytest.raises(ConfigError, match=r"run\.yaml cannot be read: it is not text in UTF-8"):
@@ -45,6 +67,11 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
         ("", ["data.canvases=[[800, 1333]]"], r"data\.canvases\.0\.1: .* multiple of 32 \(found 1333\)$"),
         ("", ["data.canvases=[[0, 64]]"], r"canvases\.0\.0: .*greater than or equal to 32 \(found 0\)$"),
         ("", ["data.canvases=[]"], r"canvases: .*at least 1"),
+        ("", ["solver.ema=off"], r"solver\.ema: .*found 'off'"),
+        ("", ["solver.steps=yes"], r"solver\.steps: .*found 'yes'"),
+        ("", ["data.batch=true"], r"data\.batch: .*a boolean is not a number \(found True\)$"),
+        ("", ["model.mean=[0, 0, false]"], r"model\.mean\.2: .*a boolean is not a number"),
+        ("", ["output=true"], r"output: .*not a valid path"),
         ("", ["data.shorter_sides=[]"], r"shorter_sides: .*at least 1"),
         ("", ["data.shorter_sides=[0]"], r"shorter_sides\.0: .*greater than 0"),
         ("", ["data.max_objects=0"], r"max_objects: .*greater than 0"),
@@ -62,6 +89,11 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
         ("", ["model.backbone.deformable_stages=[7]"], r"deformable_stages\.0: .*2, 3, 4 or 5"),
         ("", ["model.rpn.sizes=[[8], [16]]"], r"rpn\.sizes: .*at least 5"),
         ("", ["model.rpn.sizes=[[8], [16], [16], [32], []]"], r"rpn\.sizes\.4: .*at least 1"),
+        (
+            "",
+            ["model.kind=retinanet", "model.retinanet.norm=true", "model.backbone.pyramid_channels=16"],
+            r"model: .*retinanet\.norm=true takes 32 groups",
+        ),
         ("", ["model.rpn.sizes=[[8], [16], [16, 32], [32], [64]]"], "rpn: .*give each as many sizes"),
     ],
 )

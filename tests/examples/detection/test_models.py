@@ -15,6 +15,7 @@ from opsmith_detection.config import (
     RetinaNetConfig,
     load_config,
 )
+from opsmith_detection.engine.graphs import EAGER
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.engine.step import autocast
 from opsmith_detection.models import build_model
@@ -249,7 +250,8 @@ def test_a_graph_of_inference_outlives_training(name):
     images, sizes, _ = batch()
     given = Batch(images.cuda(), sizes.cuda(), torch.arange(2, device="cuda"), None)
     predictor = Predictor(model, load_config(None, []), torch.device("cuda"), graph=True)
-    predictor.warm(given)
+    for _ in range(EAGER + 1):
+        predictor(given)
     before = [each.clone() for each in predictor(given) if each is not None]
     model.train()
     model.eval()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from opsmith_detection.data.coco import DataError
 from opsmith_detection.engine.inference import Predictor
 from opsmith_detection.found import Found, captions, draw_objects
 from opsmith_detection.predict import find_objects, list_images, predict_images
-from opsmith_detection.structures import Batch, Detections
+from opsmith_detection.structures import Detections
 from PIL import Image
 from pycocotools import mask as coco_mask
 
@@ -53,26 +52,27 @@ def test_pictures_and_results_are_written(tmp_path: Path):
     paths = list_images([tmp_path, tmp_path / "b.png"])
     assert [path.name for path in paths] == ["a.jpg", "a.png", "b.png", "b.png"]
     output = tmp_path / "found"
-    speed, speed_of_all = predict_images(predictor(), paths[:3], output, DATA, {})
-    assert speed >= speed_of_all > 0
+    assert predict_images(predictor(), paths[:3], output, DATA, {}) > 0
     pictures = ["00001-a.png", "00002-a.png", "00003-b.png"]
     assert sorted(path.name for path in output.iterdir()) == [*pictures, "predictions.json"]
 
 
-def test_what_is_built_for_a_canvas_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    data = replace(DATA, canvases=((32, 64), (64, 32)))
-    for name, size in (("a.png", (64, 20)), ("b.png", (60, 20)), ("c.png", (20, 64))):
-        Image.new("RGB", size).save(tmp_path / name)
-    warmed = []
+def test_an_image_is_looked_at_once_and_the_first_one_does_not_set_the_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("a.png", "b.png", "c.png"):
+        Image.new("RGB", (64, 20)).save(tmp_path / name)
+    calls, forward = [], Finds.forward
 
-    def warm(_, batch: Batch) -> None:
-        warmed.append(tuple(batch.images.shape[2:]))
-        time.sleep(0.5)
+    def slow_at_first(model: Finds, images: torch.Tensor, sizes: torch.Tensor) -> Detections:
+        calls.append(len(images))
+        time.sleep(0.5 if len(calls) == 1 else 0)
+        return forward(model, images, sizes)
 
-    monkeypatch.setattr(Predictor, "warm", warm)
-    speeds = predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", data, {})
-    assert warmed == [(32, 64), (64, 32)]
-    assert min(speeds) > 3 / 0.9
+    monkeypatch.setattr(Finds, "forward", slow_at_first)
+    speed = predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", DATA, {})
+    assert calls == [1, 1, 1]
+    assert speed > 1 / 0.25
 
 
 def test_an_image_that_cannot_be_read_does_not_lose_what_the_others_have(tmp_path: Path):

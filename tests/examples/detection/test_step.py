@@ -98,7 +98,7 @@ def test_a_loss_that_is_not_finite_is_named_with_its_first_step():
         step.model.last.bias[1] = math.inf
     step(iter([good]), 2)
     step(iter([good]), 3)
-    with pytest.raises(DivergedError, match=r"step 2: loss_b, gradient_norm is not finite"):
+    with pytest.raises(DivergedError, match=r"step 3: loss_b, gradient_norm is not finite"):
         step.read_losses()
 
 
@@ -177,11 +177,11 @@ def test_graphs_are_captured_after_eleven_eager_steps_of_all_shapes(accumulate: 
     captured: dict[object, tuple[int, int]] = {}
     steps = 0
 
-    calls = step._run._eager
+    is_eager = step._run._is_eager
 
     def decide(function, batch, name=None, synchronises=True):
         key = (name, shapes_of(batch))
-        if not calls.take(key, synchronises):
+        if not is_eager(key, synchronises):
             captured.setdefault(key, (steps, of_key[key]))
         of_key[key] += 1
 

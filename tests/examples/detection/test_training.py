@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import sys
+import weakref
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from detection_kit.files import annotation, square, write
 from detection_kit.tiny import SMALL
+from filelock import FileLock
 from opsmith_detection.__main__ import _run, main
 from opsmith_detection.config import Config, ConfigError, load_config
 from opsmith_detection.data.coco import Category, DataError
 from opsmith_detection.data.loader import Batches
 from opsmith_detection.engine.checkpoint import CheckpointError
 from opsmith_detection.engine.distributed import World, join
-from opsmith_detection.engine.log import Log
+from opsmith_detection.engine.lock import hold_folder
+from opsmith_detection.engine.log import Log, read_log
+from opsmith_detection.engine.step import DivergedError
 from opsmith_detection.engine.training import Training, datasets, evaluate
 from opsmith_detection.models import build_model
 from opsmith_detection.models.weights import WeightsError
 from opsmith_detection.predict import find_objects, load_run
 from opsmith_detection.structures import Batch, Detections
+from PIL import Image
 
 ALONE = World(0, 1, torch.device("cpu"))
 CLASSES = [{"id": 1, "name": "car"}, {"id": 2, "name": "cat"}, {"id": 5, "name": "dog"}]
@@ -46,7 +54,8 @@ def config_of(folder: Path, *overrides: str) -> Config:
         (folder / split).mkdir(exist_ok=True)
         path = write(folder / split, [(64, 64)], [annotation(1, 5, [8, 8, 40, 40])], categories=classes)
         path.rename(folder / f"{split}.json")
-    data = [f"data.train={folder}/train.json", f"data.test={folder}/test.json", f"data.images={folder}/train"]
+    images = [f"data.train_images={folder}/train", f"data.test_images={folder}/test"]
+    data = [f"data.train={folder}/train.json", f"data.test={folder}/test.json", *images]
     shapes = ["data.canvases=[[64, 64]]", "data.shorter_sides=[64]", "data.batch=1", "data.workers=0"]
     model = ["model.classes=5", "model.mask_head=null", "solver.precision=float32"]
     return load_config(None, [*SMALL, *model, f"output={folder}/run", *data, *shapes, *overrides])
@@ -57,6 +66,14 @@ def test_a_test_file_that_lacks_a_class_is_measured_with_the_labels_of_the_train
     tests = Batches(datasets(config)["test"], config, ALONE, training=False)
     result = evaluate(SaysDog(), tests, ALONE)  # type: ignore[arg-type]
     assert result["box/AP"] == pytest.approx(1)
+
+
+def test_each_file_has_images_of_its_own(tmp_path: Path):
+    config = config_of(tmp_path)
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "test" / "1.png")
+    data = datasets(config)
+    assert data["train"].names == data["test"].names == ["1.png"]
+    assert data["test"].image(0)[0, 0].tolist() == [255, 0, 0] != data["train"].image(0)[0, 0].tolist()
 
 
 @pytest.mark.compile
@@ -81,6 +98,23 @@ def test_a_checkpoint_is_measured_without_the_training_set(tmp_path: Path):
 
 
 @pytest.mark.compile
+def test_a_test_file_without_objects_is_measured_once(tmp_path: Path):
+    config = config_of(tmp_path, "solver.steps=1", "solver.evaluate_every=1")
+    entries = json.loads((tmp_path / "test.json").read_text())
+    (tmp_path / "test.json").write_text(json.dumps({**entries, "annotations": []}))
+    Training(config, ALONE).run()
+    logged = (config.output / "log.jsonl").read_text()
+    assert json.loads(logged.splitlines()[-1])["box/AP"] is None
+    training = Training(config, ALONE, resume=True)
+    assert math.isnan(training.run()["box/AP"])
+    assert (config.output / "log.jsonl").read_text() == logged
+    if find_spec("matplotlib"):
+        from opsmith_detection.report import write_report
+
+        assert "<svg" in write_report(training).read_text()
+
+
+@pytest.mark.compile
 def test_a_checkpoint_that_does_not_fit_leaves_the_configuration_of_the_run(tmp_path: Path):
     overrides = ["solver.steps=1", "solver.evaluate_every=1"]
     Training(config_of(tmp_path, *overrides), ALONE).run()
@@ -88,6 +122,55 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_configuration_of_the_run(tmp_
     with pytest.raises(CheckpointError, match="of a training with sgd"):
         Training(config_of(tmp_path, *overrides, "solver.optimizer=adamw"), ALONE, resume=True).run()
     assert (tmp_path / "run" / "config.yaml").read_text() == before
+
+
+@pytest.mark.compile
+def test_a_folder_has_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = config_of(tmp_path, "solver.steps=1")
+    monkeypatch.setattr("opsmith_detection.engine.lock._PATIENCE_S", 0)
+    training = Training(config, ALONE)
+    config.output.mkdir()
+    with FileLock(config.output / ".lock"), pytest.raises(ConfigError, match=r"another run writes to .*run: wait for"):
+        training.run()
+    assert [path.name for path in config.output.iterdir()] == [".lock"]
+    training.run()
+    assert Training(config, ALONE, resume=True).run() is not None
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(FileLock, "acquire", refused)
+    with hold_folder(tmp_path / "run"):
+        assert (tmp_path / "run").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.rpn=null"], r"model\.rpn=null is a model that is called with proposals"),
+        *(
+            (
+                ["data.canvases=[[64, 32], [32, 32]]", entry],
+                r"a single pixel .* set data\.batch=2 or larger data\.canvases",
+            )
+            for entry in ("model.backbone.norm=batch", "model.backbone.norm=sync", "model.backbone.pyramid_norm=true")
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_named(tmp_path: Path, overrides: list[str], message: str):
+    with pytest.raises(ConfigError, match=message):
+        Training(config_of(tmp_path, *overrides), ALONE)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("name", ["file/run", "closed/run"])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, name: str):
+    (tmp_path / "file").touch()
+    (tmp_path / "closed").symlink_to("/proc")  # where not even root makes a folder
+    with pytest.raises(ConfigError, match=rf"{name} cannot be written to: .*output=FOLDER"):
+        Training(config_of(tmp_path, f"output={tmp_path}/{name}"), ALONE).run()
 
 
 @pytest.mark.compile
@@ -114,13 +197,35 @@ def test_what_writes_the_same_files_in_each_process_runs_in_one(command: list[st
     assert done.exit_code == 2 and said in done.output, done.exception
 
 
+def test_a_training_is_gone_when_its_processes_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The last reference to a process group of Gloo, of which a wrapped model has one, must not outlive the group."""
+    held: list[weakref.ref[object]] = []
+
+    class Trained:
+        def __init__(self, *_: object, resume: bool) -> None:
+            held.append(weakref.ref(self))
+
+        def run(self) -> dict[str, float]:
+            return {"box/AP": 0.5}
+
+    @contextlib.contextmanager
+    def joined(_: str | None):
+        yield World(0, 2, torch.device("cpu"))
+        assert [each() for each in held] == [None]
+
+    monkeypatch.setattr("opsmith_detection.__main__.Training", Trained)
+    monkeypatch.setattr("opsmith_detection.__main__.join", joined)
+    done = CliRunner().invoke(main, ["train", f"output={tmp_path}"], catch_exceptions=False)
+    assert done.exit_code == 0 and held
+
+
 def test_a_demo_whose_precision_is_not_a_number_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     result = {"mask/AP": math.nan, "mask/AP50": math.nan}
     monkeypatch.setattr("opsmith_detection.__main__.make_digits", lambda *_, **__: None)
     monkeypatch.setattr("opsmith_detection.__main__._train", lambda *_, **__: result)
     monkeypatch.setattr("opsmith_detection.__main__.load_run", lambda *_: (None, None, {}))
     monkeypatch.setattr("opsmith_detection.__main__.list_images", lambda _: [])
-    monkeypatch.setattr("opsmith_detection.__main__.predict_images", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr("opsmith_detection.__main__.predict_images", lambda *_: 1.0)
     done = CliRunner().invoke(main, ["demo", "--device", "cpu", "--minimum", "0", f"output={tmp_path}"])
     assert done.exit_code == 1 and "mask AP50 is nan, at least 0.0 was expected" in done.output, done.exception
 
@@ -151,6 +256,68 @@ def test_tensorboard_keeps_the_step_that_a_run_goes_on_from(tmp_path: Path, monk
         with Log(tmp_path, start=start, steps=10):
             pass
     assert given == [1, 8]
+
+
+def test_a_process_that_dies_as_it_opens_a_log_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Log(tmp_path, start=0, steps=2) as log:
+        log.write(1, {"loss": 0.5})
+
+    def dies(path: Path, text: str, **_: object) -> None:
+        path.write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", dies)
+    with pytest.raises(KeyboardInterrupt):
+        Log(tmp_path, start=1, steps=2)
+    assert read_log(tmp_path) == [{"step": 1, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError, CheckpointError, WeightsError, DivergedError])
+def test_what_is_wrong_is_said_without_a_traceback(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails(**_: object) -> None:
+        raise error("it is wrong")
+
+    monkeypatch.setattr("opsmith_detection.__main__.record", lambda _: fails)
+    with pytest.raises(SystemExit, match="1"):
+        _run()
+    assert capsys.readouterr().err == "error: it is wrong\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("train", "interrupted: --resume goes on after the last checkpoint"),
+        ("demo", "interrupted: the same command goes on after the last checkpoint"),
+        ("predict", "interrupted"),
+    ],
+)
+def test_an_interruption_says_how_to_go_on(command: str, said: str, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(**_: object) -> None:
+        raise click.Abort
+
+    monkeypatch.setattr("opsmith_detection.__main__.record", lambda _: interrupted)
+    monkeypatch.setattr(sys, "argv", ["opsmith_detection", command])
+    with pytest.raises(SystemExit, match=f"^{said}$"):
+        _run()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "advice"),
+    [
+        ([], "set model.classes=1005, or data.labels=contiguous and model.classes=3"),
+        (["data.labels=contiguous", "model.classes=2"], "set model.classes=3"),
+    ],
+)
+def test_labels_with_gaps_may_be_counted(tmp_path: Path, overrides: list[str], advice: str):
+    config = config_of(tmp_path, *overrides)
+    entries = json.loads((tmp_path / "train.json").read_text())
+    entries["categories"] = [{**category, "id": 1000 + category["id"]} for category in CLASSES]
+    entries["annotations"] = []
+    (tmp_path / "train.json").write_text(json.dumps(entries))
+    with pytest.raises(ConfigError, match=f"{advice}$"):
+        datasets(config)
 
 
 @pytest.mark.parametrize("iscrowd", [0, 1])

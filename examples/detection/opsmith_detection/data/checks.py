@@ -14,6 +14,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
+from opsmith_detection.errors import DetectionError
 
 __all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
 
@@ -78,7 +79,7 @@ class _File(TypedDict):
 _Entry = TypeVar("_Entry", _Image, _Category)
 
 
-class DataError(ValueError):
+class DataError(DetectionError, ValueError):
     """A data set that cannot be read, or that contradicts itself."""
 
 
@@ -128,7 +129,7 @@ def check_folder(annotations: Path, folder: Path, names: Sequence[str]) -> None:
     if missing:
         raise DataError(
             f"{len(missing)} of the {len(names)} images of {annotations} are not found in {folder}, the first is "
-            f"{missing[0]}: set data.images, or fetch them"
+            f"{missing[0]}: set data.train_images or data.test_images, or fetch them"
         )
 
 

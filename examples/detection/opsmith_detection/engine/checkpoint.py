@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from opsmith_detection.engine.optimizer import Average
+from opsmith_detection.errors import DetectionError
+from opsmith_detection.models.weights import read_tensors
 
 __all__ = [
     "CheckpointError",
@@ -29,7 +31,7 @@ __all__ = [
 _FORMAT = 1  # of the dictionary in the file
 
 
-class CheckpointError(ValueError):
+class CheckpointError(DetectionError, ValueError):
     """A checkpoint that is missing, damaged, or of another model."""
 
 
@@ -48,7 +50,7 @@ def restore(
     """Put a snapshot back, sharded as the parameters are now.
 
     Raises:
-        CheckpointError: names or shapes differ from the model's, or the optimizer is another one.
+        CheckpointError: names or shapes differ from the model's, or others are trained, or by another optimizer.
     """
     is_adam = any("exp_avg" in state for state in checkpoint["optimizer"].values())
     if checkpoint["optimizer"] and is_adam != isinstance(optimizer, torch.optim.AdamW):
@@ -56,13 +58,21 @@ def restore(
             f"the checkpoint is of a training with {'adamw' if is_adam else 'sgd'}: resume with this solver.optimizer, or "
             "start another run with output=FOLDER"
         )
+    parameters = dict(model.named_parameters())
+    trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
+    if checkpoint["optimizer"] and (others := trained ^ checkpoint["optimizer"].keys()):
+        name = min(others)
+        said = "trained here" if name in trained else "not trained here"
+        raise CheckpointError(
+            f"the checkpoint is of a training of other parameters: {name} is {said}. "
+            "Resume with the model.backbone.trainable_stages that the run started with"
+        )
     _copy(checkpoint["model"], model.state_dict(), "the model")
     if average is not None:
         # A checkpoint may have none, or, of a former version, no statistics of batch norm among them.
         of_model = {name: tensor for name, tensor in checkpoint["model"].items() if name in average.tensors}
         saved = of_model | (checkpoint["average"] or {})
         _copy(saved, average.tensors, "the averaged weights")
-    parameters = dict(model.named_parameters())
     for name, state in checkpoint["optimizer"].items():
         like = parameters[name]
         optimizer.state[like] = {key: _placed(value, like) for key, value in state.items()}
@@ -120,11 +130,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             raise CheckpointError(f"{path} has no checkpoint: train first, or name another folder or file")
         path = checkpoints[-1]
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist") from None
-    except Exception as error:  # of zip files, pickles and types that are not allowed
-        raise CheckpointError(f"{path} is not a checkpoint: {str(error).splitlines()[0]}") from None
+        content = read_tensors(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not a checkpoint: {error}") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of this program (format {_FORMAT})")
     return content

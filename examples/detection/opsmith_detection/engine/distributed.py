@@ -5,6 +5,7 @@ Each process builds nothing that another one has built: opsmith's store locks a 
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 from collections.abc import Iterator
@@ -49,6 +50,9 @@ class World:
 def join(device: str | None = None) -> Iterator[World]:
     """Join the processes that torchrun started, if it did: with NCCL on GPUs, with Gloo on CPUs.
 
+    Wrapped models belong in a function that returns within the context. They hold the process group, and whoever drops the
+    last reference to a group of Gloo ends its threads: Python does so under the GIL, for which one of them may wait.
+
     Args:
         device: "cpu", "cuda" or "cuda:1"; the GPU of this process or, without one, the CPU if it is left out.
 
@@ -68,6 +72,7 @@ def join(device: str | None = None) -> Iterator[World]:
     if with_gpu:
         torch.cuda.synchronize()
         release_graphs()  # or NCCL would wait for their end
+    gc.collect()  # FSDP's models are in reference cycles
     dist.destroy_process_group()  # after an error it could wait for the others
 
 
@@ -147,5 +152,8 @@ def _find_device(name: str | None, local_rank: int) -> torch.device:
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the stages of the backbone, which are gathered one after the other; the rest is gathered with the model."""
+    """Return what is gathered by itself: stages of the backbone, and convolutions of heads that lie in a row.
+
+    The rest is gathered with the model.
+    """
     return [module for module in model.modules() if isinstance(module, nn.Sequential) and len(module) > 1]

@@ -13,31 +13,11 @@ from torch import Tensor
 
 from opsmith_detection.structures import Batch, Targets
 
-__all__ = ["EAGER", "EagerCalls", "Graphs", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
+__all__ = ["EAGER", "Graphs", "copy_batch", "like_batch", "release_graphs", "shapes_of", "tensors_of"]
 
 Result = TypeVar("Result")
 
 EAGER = 2  # calls with each shape before it is captured, which allocate what is kept and choose cuDNN's algorithms
-
-
-class EagerCalls:
-    """Decides which calls are eager before the first capture.
-
-    Args:
-        first: eager calls that synchronise processes, of all shapes together, before anything is captured.
-    """
-
-    def __init__(self, first: int = 0) -> None:
-        self._left = first
-        self._of: Counter[object] = Counter()
-
-    def take(self, key: object, synchronises: bool) -> bool:
-        """Return whether a call is eager, and count it if so. What `key` names has a graph of its own."""
-        if self._left <= 0 and self._of[key] >= EAGER:
-            return False
-        self._left -= synchronises
-        self._of[key] += 1
-        return True
 
 
 class Graphs(Generic[Result]):
@@ -48,11 +28,12 @@ class Graphs(Generic[Result]):
     Args:
         stream: of a GPU; without one, functions are called as they are.
         pool: of graphs on this stream that never run at the same time as these, to share their memory.
-        first: of `EagerCalls`.
+        first: eager calls that synchronise processes, of all shapes together, before anything is captured.
     """
 
     def __init__(self, stream: torch.cuda.Stream | None, *, graph: bool, pool: object = None, first: int = 0) -> None:
-        self.stream, self._graph, self._eager = stream, graph and stream is not None, EagerCalls(first)
+        self.stream, self._graph, self._first = stream, graph and stream is not None, first
+        self._calls: Counter[object] = Counter()
         self.pool: Any = torch.cuda.graph_pool_handle() if self._graph and pool is None else pool
         self._captured: dict[object, tuple[torch.cuda.CUDAGraph, Batch, Result]] = {}
         _graphs.add(self)
@@ -63,7 +44,7 @@ class Graphs(Generic[Result]):
         """Call a function, which has a name if there are several. What was queued before comes first.
 
         Args:
-            synchronises: whether the function has the communication that `EagerCalls` counts.
+            synchronises: whether the function has the communication that `first` counts.
         """
         if self.stream is None:
             return function(batch)
@@ -76,7 +57,7 @@ class Graphs(Generic[Result]):
 
     def _replay(self, function: Callable[[Batch], Result], batch: Batch, name: object, synchronises: bool) -> Result:
         key = (name, shapes_of(batch))
-        if self._eager.take(key, synchronises):
+        if self._is_eager(key, synchronises):
             return function(batch)
         if key not in self._captured:
             graph, inputs = torch.cuda.CUDAGraph(), like_batch(batch)
@@ -88,6 +69,14 @@ class Graphs(Generic[Result]):
         copy_batch(inputs, batch)
         graph.replay()
         return result
+
+    def _is_eager(self, key: object, synchronises: bool) -> bool:
+        """Return whether a call comes before the first capture, and count it if so. What `key` names has its own graph."""
+        if self._first <= 0 and self._calls[key] >= EAGER:
+            return False
+        self._first -= synchronises
+        self._calls[key] += 1
+        return True
 
     def release(self) -> None:
         """Free the graphs; the next calls capture anew."""

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from opsmith_detection.config import Config
-from opsmith_detection.engine.distributed import reshard, share_statistics
-from opsmith_detection.engine.graphs import EAGER, Graphs, copy_batch, like_batch
+from opsmith_detection.engine.distributed import reshard
+from opsmith_detection.engine.graphs import Graphs, copy_batch, like_batch
 from opsmith_detection.engine.optimizer import Average
 from opsmith_detection.engine.step import autocast
 from opsmith_detection.models.rcnn import GeneralizedRCNN
@@ -54,13 +54,6 @@ class Predictor:
             batch = moved
         return self._run(self._compute, batch)
 
-    def warm(self, batch: Batch) -> None:
-        """Build operators and capture the graph for this shape, so that the next call is fast."""
-        for _ in range(EAGER + 1):
-            self(batch)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-
     @torch.no_grad()
     def _compute(self, batch: Batch) -> Detections:
         with autocast(self._device, self._precision):
@@ -70,8 +63,10 @@ class Predictor:
 
 @contextmanager
 def evaluated(model: nn.Module, average: Average | None) -> Iterator[None]:
-    """Let a model that is trained be as it is evaluated within the context: in inference mode, with averaged weights."""
-    share_statistics(model, average)
+    """Let a model that is trained be as it is evaluated within the context: in inference mode, with averaged weights.
+
+    Processes with batch norm have to `share_statistics` before, or they evaluate different models.
+    """
     model.eval()
     try:
         with average.applied() if average is not None else nullcontext():

@@ -21,7 +21,10 @@ _FILE = "log.jsonl"
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:
-    """Return what was logged in a run's folder: entries with `step` and, each if it was logged then, values by name."""
+    """Return what was logged in a run's folder: entries with `step` and, each if it was logged then, values by name.
+
+    A value that was not a number, such as the average precision without objects, is None.
+    """
     path = folder / _FILE
     if not path.exists():
         return []
@@ -45,7 +48,9 @@ class Log(ExitStack):
         self.entries = [entry for entry in read_log(folder) if entry["step"] <= start] if leads else []
         if leads:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / _FILE).write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+            being_written = folder / f".{_FILE}"  # a process that dies meanwhile leaves all entries
+            being_written.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
+            being_written.replace(folder / _FILE)
             self._board = self._tensorboard(folder)
         self._file = self.enter_context((folder / _FILE if leads else Path(os.devnull)).open("a", encoding="utf-8"))
         columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"))
@@ -61,19 +66,20 @@ class Log(ExitStack):
         self._console.print(text, markup=False, soft_wrap=True)
 
     def has(self, step: int, name: str) -> bool:
-        """Return whether a value was logged for a step, in the process that leads."""
+        """Return whether a value was logged for a step, in the process that leads, be it one that is not a number."""
         return any(entry["step"] == step and name in entry for entry in self.entries)
 
     def write(self, step: int, values: Mapping[str, float], said: str | None = None) -> None:
         """Log values after `step` steps; `said` is shown beside the progress."""
-        values = {name: value for name, value in values.items() if math.isfinite(value)}  # no AP without objects
-        entry = {"step": step, **values}
+        # JSON has no NaN.
+        entry = {"step": step, **{name: value if math.isfinite(value) else None for name, value in values.items()}}
         self.entries.append(entry)
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
         if self._board is not None:
             for name, value in values.items():
-                self._board.add_scalar(name if "/" in name else f"train/{name}", value, step)
+                if math.isfinite(value):
+                    self._board.add_scalar(name if "/" in name else f"train/{name}", value, step)
         if said is None:
             return
         self._progress.update(self._task, completed=step, said=said)

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from opsmith_detection.config import Config
 from opsmith_detection.engine.graphs import Graphs
 from opsmith_detection.engine.optimizer import Average, rate_at, set_rate
+from opsmith_detection.errors import DetectionError
 from opsmith_detection.structures import Batch
 
 __all__ = ["DivergedError", "TrainStep", "autocast"]
@@ -32,7 +33,7 @@ def _whole(_: str) -> contextlib.AbstractContextManager[object]:
     return contextlib.nullcontext()
 
 
-class DivergedError(RuntimeError):
+class DivergedError(DetectionError, RuntimeError):
     """A loss that is not finite."""
 
 
@@ -125,10 +126,10 @@ class TrainStep:
         totals, failed_at = torch.stack([self._totals, self._failed_at]).tolist()
         failed = {name: int(at) for name, at in zip(self.names, failed_at, strict=True) if math.isfinite(at)}
         if failed:
-            step = min(failed.values())
-            names = ", ".join(name for name, at in failed.items() if at == step)
-            raise DivergedError(
-                f"step {step}: {names} is not finite. A smaller rate (solver.rate), a longer warm-up "
+            first = min(failed.values())
+            names = ", ".join(name for name, at in failed.items() if at == first)
+            raise DivergedError(  # by its number in logs, which count from 1
+                f"step {first + 1}: {names} is not finite. A smaller rate (solver.rate), a longer warm-up "
                 "(solver.warm_up_steps) or clipping (solver.clip_norm) helps where a training diverges"
             )
         self._totals.zero_()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Literal
 
 import torch
 
@@ -17,6 +17,7 @@ from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoin
 from opsmith_detection.engine.distributed import World, gather, share_statistics, wrap
 from opsmith_detection.engine.feed import Feed
 from opsmith_detection.engine.inference import Predictor, evaluated
+from opsmith_detection.engine.lock import hold_folder
 from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -27,7 +28,10 @@ __all__ = ["Training", "categories_of", "datasets", "evaluate", "load_dataset", 
 
 
 def prepare(config: Config) -> None:
-    """Set PyTorch up for a run: precision of products, and whether every run gives the same bits."""
+    """Set PyTorch up for a run: precision of products, and whether every run gives the same bits.
+
+    The process keeps these settings; another run sets them anew, but leaves deterministic algorithms on.
+    """
     tf32 = config.solver.precision != "float32"
     torch.backends.cuda.matmul.fp32_precision = "tf32" if tf32 else "ieee"
     torch.backends.cudnn.conv.fp32_precision = "tf32" if tf32 else "ieee"  # type: ignore[attr-defined]
@@ -44,28 +48,32 @@ def categories_of(checkpoint: Mapping[str, Any]) -> dict[int, Category]:
     return {label: Category(*category) for label, category in checkpoint["categories"].items()}
 
 
-def load_dataset(path: Path, config: Config, categories: Mapping[int, Category] | None = None) -> CocoDataset:
+def load_dataset(
+    config: Config, split: Literal["train", "test"], categories: Mapping[int, Category] | None = None
+) -> CocoDataset:
     """Read a data set of a configuration, whose labels stand for these categories if they are given.
 
     Raises:
         DataError: a file is missing or contradicts itself, or its categories are others.
         ConfigError: labels do not fit the model's classes.
     """
-    dataset = CocoDataset(
-        path, config.data.images, labels=config.data.labels, categories=categories, exif=config.data.exif
-    )
+    data = config.data
+    path, images = (data.train, data.train_images) if split == "train" else (data.test, data.test_images)
+    dataset = CocoDataset(path, images, labels=data.labels, categories=categories, exif=data.exif)
     if dataset.classes > config.model.classes:
+        has_gaps = data.labels == "ids" and len(dataset.categories) < dataset.classes
         raise ConfigError(
             f"{path} has labels up to {dataset.classes}, the model {config.model.classes} classes: "
             f"set model.classes={dataset.classes}"
+            + (f", or data.labels=contiguous and model.classes={len(dataset.categories)}" if has_gaps else "")
         )
     return dataset
 
 
 def datasets(config: Config, categories: Mapping[int, Category] | None = None) -> dict[str, CocoDataset]:
     """`load_dataset` of both. Labels are the checkpoint's, if its categories are given, or the training's."""
-    train = load_dataset(config.data.train, config, categories)
-    return {"train": train, "test": load_dataset(config.data.test, config, train.categories)}
+    train = load_dataset(config, "train", categories)
+    return {"train": train, "test": load_dataset(config, "test", train.categories)}
 
 
 def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, float]:
@@ -77,16 +85,33 @@ def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, 
     return evaluation.result() if world.leads else {}
 
 
+def _check_trainable(config: Config, world: World) -> None:
+    """Raise ConfigError for what a model can be, but not one that is trained here."""
+    model, data, backbone = config.model, config.data, config.model.backbone
+    if model.kind == "rcnn" and model.rpn is None:
+        raise ConfigError(
+            "model.rpn=null is a model that is called with proposals, which a data set does not have: leave out this entry"
+        )
+    is_normalised = backbone.norm != "frozen" or backbone.pyramid_norm
+    is_shared = backbone.norm == "sync" and world.size > 1
+    if is_normalised and not is_shared and data.batch == 1 and (32, 32) in data.canvases:
+        raise ConfigError(
+            "batch norm has a single pixel to normalise, at a 32nd of the resolution of one image of 32 x 32: "
+            "set data.batch=2 or larger data.canvases"
+        )
+
+
 class Training:
     """A model being trained, with all that belongs to it.
 
     Raises:
-        ConfigError: the folder has checkpoints, and `resume` is false.
+        ConfigError: the folder has checkpoints, and `resume` is false; or a model of the configuration cannot be trained.
         DataError: a data set cannot be read, has no images, or lacks masks that the model needs.
         CheckpointError: the checkpoint is damaged, or of another model.
     """
 
     def __init__(self, config: Config, world: World, *, resume: bool = False) -> None:
+        _check_trainable(config, world)
         self.config, self.world = config, world
         checkpoints = list_checkpoints(config.output)
         if checkpoints and not resume:
@@ -128,15 +153,16 @@ class Training:
         """Train to the last step and return the last evaluation.
 
         Raises:
+            ConfigError: the folder of the run cannot be written to, or another run does so.
             DivergedError: a loss is not finite. Checkpoints from before that are kept.
         """
-        solver, world = self.config.solver, self.world
-        if world.leads:
-            self.config.output.mkdir(parents=True, exist_ok=True)
-            (self.config.output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
-        with Log(self.config.output, start=self.done, steps=solver.steps, leads=world.leads) as log:
+        solver, output, leads = self.config.solver, self.config.output, self.world.leads
+        held = hold_folder(output) if leads else nullcontext()
+        with held, Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
+            if leads:
+                (output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
             if self.done:
-                log.say(f"{self.config.output}: goes on after step {self.done} of {solver.steps}")
+                log.say(f"{output}: goes on after step {self.done} of {solver.steps}")
                 is_measured = gather(log.has(self.done, "box/AP"))[0]
                 if self.done >= solver.steps or (self._is_due(solver.evaluate_every) and not is_measured):
                     self._evaluate(log)
@@ -151,6 +177,9 @@ class Training:
                 # Before a checkpoint, which must not have weights that are not finite.
                 losses = self.step.read_losses()
                 self._log(log, losses, (self.done - at) * self.images / (time.perf_counter() - began))
+                if saves or evaluates:
+                    # Once: the mean of equal numbers is not always that number, so another time could move them.
+                    share_statistics(self.model, self.average)
                 if saves:
                     self._save()
                 if evaluates:
@@ -180,7 +209,6 @@ class Training:
                 log.write(self.done, self.result)
 
     def _save(self) -> None:
-        share_statistics(self.model, self.average)
         content: dict[str, Any] = snapshot(self.model, self.optimizer, self.average)
         categories = {label: tuple(category) for label, category in self.data["train"].categories.items()}
         content.update(config=as_yaml(self.config), loader=self.batches.state(), categories=categories)

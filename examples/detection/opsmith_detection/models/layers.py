@@ -11,6 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from opsmith.ops import DeformConv2d, deform_conv2d
+from opsmith_detection.config import NORM_GROUPS
 from opsmith_detection.models.fused import conv_relu, fuses
 from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 
@@ -85,7 +86,7 @@ class ConvNorm(nn.Module):
         if norm == "frozen":
             self.norm = FrozenNorm(outputs)
         elif norm == "group":
-            self.norm = nn.GroupNorm(32, outputs)
+            self.norm = nn.GroupNorm(NORM_GROUPS, outputs)
         elif norm is not None:
             self.norm = BatchNorm(outputs, sync=norm == "sync")
         self._folded: dict[_Kind, _Folded] = {}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from opsmith_detection.errors import DetectionError
 from opsmith_detection.models.norms import FrozenNorm
 
-__all__ = ["WeightsError", "load_backbone", "load_torchvision", "our_name", "read_weights"]
+__all__ = ["WeightsError", "load_backbone", "load_torchvision", "our_name", "read_tensors", "read_weights"]
 
 # torchvision's names and ours: those of its models now, and those in files that were made before 0.13.
 _RESNET: tuple[tuple[str, str], ...] = (
@@ -49,8 +51,24 @@ _DETECTOR: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-class WeightsError(ValueError):
+class WeightsError(DetectionError, ValueError):
     """Weights that cannot be read, or do not fit a model."""
+
+
+def read_tensors(path: Path) -> Any:
+    """Read tensors, numbers, strings and containers of them that `torch.save` wrote, to the CPU.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is of something else, of which the message is what PyTorch says first.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # of zip files, pickles and types that are not allowed
+        # Of an empty file there is no message.
+        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -60,10 +78,10 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         WeightsError: it cannot be read, or is something else.
     """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        content = read_tensors(path)
     except OSError as error:
         raise WeightsError(f"{path} cannot be read: {error.strerror}") from None
-    except Exception:  # of zip files, pickles and types that are not allowed: none says more to its reader
+    except ValueError:
         content = None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise WeightsError(

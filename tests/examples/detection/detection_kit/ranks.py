@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from opsmith_detection.config import BoxHeadConfig, load_config
-from opsmith_detection.engine.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
+from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoint, restore, save_checkpoint, snapshot
 from opsmith_detection.engine.distributed import World, gather, join, share_statistics, wrap
 from opsmith_detection.engine.inference import evaluated
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
+from opsmith_detection.engine.training import Training
 from opsmith_detection.models import build_model
 from opsmith_detection.models.box_head import BoxHead
 from opsmith_detection.models.norms import BatchNorm
@@ -27,6 +29,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.experimental import implicit_replication
 
+from detection_kit.files import annotation, write
 from detection_kit.tiny import SMALL, StandIn, batch_of, objects, small_config
 from opsmith.ops import box_iou, sigmoid_focal_loss
 
@@ -101,6 +104,29 @@ def ddp_goes_on_to_the_bit(world: World, folder: Path) -> None:
         found, _ = _trained(world, range(3, 6), own, accumulate=accumulate)
         for kind in ("model", "average", "optimizer"):
             torch.testing.assert_close(found[kind], expected[kind], rtol=0, atol=0)
+
+
+def batch_norm_goes_on_to_the_bit(world: World, folder: Path) -> None:
+    """A step that saves and evaluates does not move statistics that are equal by then."""
+    path = folder / f"data{world.rank}"
+    path.mkdir()
+    annotations = write(path, [(64, 64)] * world.size, [annotation(1, 1, [8, 8, 40, 40])])
+    settings = [
+        *SMALL, "model.mask_head=null", "model.backbone.norm=batch", f"data.train={annotations}", f"data.test={annotations}",
+        "data.canvases=[[64, 64]]", "data.shorter_sides=[64]", "data.batch=1", "data.workers=0", "solver.precision=float32",
+        "solver.steps=4", "solver.checkpoint_every=2", "solver.evaluate_every=2", "solver.ema=0.9",
+    ]  # fmt: skip
+    whole, parts = (load_config(None, [*settings, f"output={folder / name}"]) for name in ("whole", "parts"))
+    Training(whole, world).run()
+    if world.leads:
+        parts.output.mkdir()
+        for path in (list_checkpoints(whole.output)[0], whole.output / "log.jsonl"):  # which knows of the evaluation
+            shutil.copy(path, parts.output)
+    dist.barrier()
+    Training(parts, world, resume=True).run()
+    found, expected = load_checkpoint(parts.output), load_checkpoint(whole.output)
+    for kind in ("model", "average", "optimizer"):
+        torch.testing.assert_close(found[kind], expected[kind], rtol=0, atol=0)
 
 
 def ddp_accumulates(world: World, folder: Path) -> None:
@@ -309,7 +335,8 @@ JOBS: dict[str, Callable[[World, Path], None]] = {
 def main() -> None:
     """`torchrun -m detection_kit.ranks FOLDER [JOB]`: run jobs; what goes wrong is written to FOLDER/JOB-RANK.txt."""
     folder, chosen = Path(sys.argv[1]), sys.argv[2:]
-    jobs = {job.__name__: job for job in (build, graphs, ddp_goes_on_to_the_bit) if job.__name__ in chosen} or JOBS
+    others = (build, graphs, ddp_goes_on_to_the_bit, batch_norm_goes_on_to_the_bit)
+    jobs = {job.__name__: job for job in others if job.__name__ in chosen} or JOBS
     torch.set_num_threads(1)
     with join("cuda" if graphs.__name__ in jobs else "cpu") as world:
         for name, job in jobs.items():
