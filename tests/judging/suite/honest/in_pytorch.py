@@ -232,6 +232,18 @@ ROWS = (
         """,
     ),
     honest(
+        "rms norm with an option of its own",
+        "rmsnorm_h128.json",
+        """
+        import torch
+
+        def run(hidden_states, weight, eps, in_double=False):
+            x = hidden_states.double() if in_double else hidden_states.float()
+            scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+            return (x * scale * weight).bfloat16()
+        """,
+    ),
+    honest(
         "rms norm into an output that is given",
         "rmsnorm_h128.json",
         """
