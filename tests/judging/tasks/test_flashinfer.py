@@ -114,7 +114,7 @@ def given_in_a_row(*arguments):
 _RUNS = [returned, named, given, returned_with_an_option, given_or_not, given_in_a_row]
 
 
-@pytest.mark.parametrize("run", _RUNS + [partial(returned_with_options_by_name, stages=2)], ids=_name_of)
+@pytest.mark.parametrize("run", [*_RUNS, partial(returned_with_options_by_name, stages=2)], ids=_name_of)
 def test_a_candidate_returns_its_outputs_or_is_given_them(tmp_path, run):
     task = task_of(tmp_path)
     values = task.inputs(1)
