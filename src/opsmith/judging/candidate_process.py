@@ -21,12 +21,13 @@ from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.messages import MessageError, receive, send
+from opsmith.judging.other_memory import OtherMemory
 from opsmith.judging.patience import Patient
 from opsmith.judging.processes import begun_at, family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Walls
 from opsmith.judging.scratch import nameless_bytes, remove_folder, written_to
-from opsmith.judging.standstill import OtherMemory, Standstill
+from opsmith.judging.standstill import Standstill
 
 __all__ = ["CandidateProcess"]
 

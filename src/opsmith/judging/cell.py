@@ -212,7 +212,8 @@ class Cell:
     def seen(self, done: Batch, number: int, like: Sequence[Tensor]) -> list[Tensor] | None:
         """Return the results of a call of an exact batch as they lie in the process's memory, which stands still.
 
-        They are read as tensors of the shapes and types of `like`; None where there are no such results.
+        They are read as tensors of the shapes and types of `like`; None where there are no such results. Raises SpreadError
+        for what is not read.
         """
         memory = self.process.memory
         try:

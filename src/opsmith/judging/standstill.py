@@ -1,4 +1,4 @@
-"""Stops a candidate's processes for a while, and reads their memory as it is then.
+"""Stops a candidate's processes for a while.
 
 While they stand still nothing is computed there: inputs can be written that nobody has seen when the clock starts, results
 are there at the end of a call or they are not, and other work is not disturbed.
@@ -14,13 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from opsmith.judging.inside.system_calls import call
 from opsmith.judging.processes import Use, cpu_s, family, use_of
 
-__all__ = ["OtherMemory", "Standstill"]
+__all__ = ["Standstill"]
 
 # A thread in the middle of a system call stops when that has ended.
 _PATIENCE_S = 2.0
@@ -37,8 +34,6 @@ _LAST, _MOST_RAN = 10, 2
 _LOOKS = 20
 # One that waits for a child it shares memory with (vfork) does so until the child goes on.
 _WAITING, _WAITS_S = frozenset("D"), 0.1
-# What lies between the elements of a result that is not dense is read as well, up to so many times their bytes.
-_MOST_SPREAD, _SPREAD_BYTES = 16, 256 << 20
 
 
 class Standstill:
@@ -174,48 +169,3 @@ def _is_in(pid: int, states: Collection[str]) -> bool:
                 if (task / "stat").read_text().rpartition(")")[2].split()[0] not in states:
                     return False
     return True
-
-
-class OtherMemory:
-    """The memory of another process, for reading; raises OSError where this machine does not allow that.
-
-    It is opened before there is a candidate in it, and what that does does not close it.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        """Read no more."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def tensor(self, address: int, strides: Sequence[int] | None, like: Tensor) -> Tensor:
-        """Return what lies at an address as a tensor of the shape and type of another one; it is dense without strides.
-
-        Raises ValueError for strides that it cannot have, and OSError where there is no memory.
-        """
-        if not like.numel():
-            return torch.empty(like.shape, dtype=like.dtype)
-        if strides is None:
-            return self._elements(address, like.numel(), like.dtype).reshape(like.shape)
-        if len(strides) != like.dim() or any(stride < 0 for stride in strides):
-            raise ValueError("strides that a tensor of its shape does not have")
-        span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, strides, strict=True))
-        if span * like.element_size() > max(_SPREAD_BYTES, _MOST_SPREAD * like.numel() * like.element_size()):
-            raise ValueError("elements that lie far apart")
-        return self._elements(address, span, like.dtype).as_strided(like.shape, strides).contiguous()
-
-    def _elements(self, address: int, count: int, dtype: torch.dtype) -> Tensor:
-        content = bytearray(count * dtype.itemsize)
-        rest = memoryview(content)
-        try:
-            while rest:
-                read = os.preadv(self._descriptor, [rest], address)
-                if read <= 0:
-                    raise OSError(0, "memory that is not there")
-                rest, address = rest[read:], address + read
-        except OverflowError as error:
-            raise ValueError("an address that is not one") from error
-        return torch.frombuffer(content, dtype=dtype)

@@ -20,6 +20,7 @@ from torch import Tensor
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import Batch, CellError
 from opsmith.judging.diagnosis import charge_for, is_near, of_another_call
+from opsmith.judging.other_memory import SpreadError
 from opsmith.judging.parts import InParts
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
@@ -87,6 +88,8 @@ def time_candidate(
         samples = race.run()
     except CellError as error:
         return Timed(charge=replace(error.charge, where=error.charge.where or f"{label}, timed"))
+    except SpreadError as error:
+        return Timed(note=f"{label} is not timed: what it returns has to be there at the end of a call, and {error}")
     own = median_interval(samples.own_s)
     # With what the judge adds: that is known less well where other programs run, and a time must not be too short by it.
     whole = median_interval(race.whole_s)
