@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from opsmith.judging.inside.system_calls import call
-from opsmith.judging.processes import Use, cpu_s, family, use_of
+from opsmith.judging.processes import Spent, Use, family, use_of
 
 __all__ = ["Standstill"]
 
@@ -24,8 +24,7 @@ _PATIENCE_S = 2.0
 _STOPPED = frozenset("TtZX")
 # What a process may be seen to have used of processors between, which was counted late.
 _COUNTED_LATE_S = 1e-4
-# What those that are told to stop use until they have. Threads that wait for others at full speed take 2 ms where other
-# programs want the processors too.
+# For so long those that are told to stop may compute until they have.
 _STOPS_S = 3e-3
 # In so many of the last standstills more may have been used, or a thread may have been given a processor: it may lose it in
 # the moment in which it stops. These are five rounds of timing, the least there are, and a median is of more than two.
@@ -50,34 +49,31 @@ class Standstill:
         """Stop all of them, and return whether they have stopped."""
         self.is_on = True
         begun_s = time.monotonic()
+        told, stopped = Spent(), Spent()
         # Those that are known at once: looking for others takes as long as a short call.
         for one in self._members:
             _signal(one, signal.SIGSTOP)
-        told = {one: cpu_s([one]) for one in self._members}
-        stopped: dict[int, float] = {}
+            told.count(one)
         running: Sequence[int] = self._members
         is_whole = False
         while True:
-            _stop_all(running, stopped)
+            _stop_all(running, told, stopped)
             listed, self._members = set(self._members), family(self._pid)
-            told = {one: cpu_s([one]) for one in self._members} | told
+            for one in self._members:
+                told.count(one)
             taken_s = time.monotonic() - begun_s
             still = _STOPPED if taken_s < _WAITS_S else _STOPPED | _WAITING
             running = [one for one in self._members if not _is_in(one, still)]
-            stopped = {one: cpu_s([one]) for one in self._members if one not in running} | stopped
+            for one in set(self._members).difference(running):
+                stopped.count(one)
             # One that was running when they were listed may have started another since.
             if not running and is_whole and listed.issuperset(self._members):
                 self._used = self._settled(begun_s + _PATIENCE_S)
-                since_told_s, since_stopped_s = self._grown_s(told), self._grown_s(stopped)
-                self._ran.append(since_told_s > _STOPS_S or since_stopped_s > _COUNTED_LATE_S)
+                self._ran.append(told.look() > _STOPS_S or stopped.look() > _COUNTED_LATE_S)
                 return True
             is_whole = not running
             if taken_s > _PATIENCE_S:
                 return False
-
-    def _grown_s(self, before: Mapping[int, float]) -> float:
-        """Return the seconds of processors that those that are stopped now have used since `before`."""
-        return sum(max(0.0, used.seconds - before[one]) for one, used in self._used.items())
 
     def _settled(self, until_s: float) -> dict[int, Use]:
         """Return what they have used of processors, when that does not change any more.
@@ -136,16 +132,18 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _stop_all(pids: Sequence[int], stopped: dict[int, float]) -> None:
-    """Have processes stop, and add what each has used to `stopped` when it is first seen to have done so.
+def _stop_all(pids: Sequence[int], told: Spent, stopped: Spent) -> None:
+    """Have processes stop, and count from when each is first seen to have done so.
 
     It is looked at each at once: one that a timer wakes again would work until all others have been looked at.
     """
     for _ in range(_LOOKS):
         for one in pids:
             _stop_threads(one)
+            told.look()
             if _is_in(one, _STOPPED):
-                stopped.setdefault(one, cpu_s([one]))
+                stopped.count(one)
+            stopped.look()
         pids = [one for one in pids if one not in stopped]
 
 
