@@ -278,6 +278,10 @@ class Cell:
         now = self._areas.named("inputs", self._image.size).bytes[: self._image.size]
         return "" if torch.equal(now, self._bytes) else self._image.changed_part(now != self._bytes)
 
+    def overwrite_inputs(self) -> None:
+        """Change every byte of the inputs where an exact candidate has them, until others are loaded."""
+        self._areas.named("inputs", self._image.size).bytes[: self._image.size].bitwise_not_()
+
     def release_inputs(self) -> None:
         """Hold large inputs no more, which are not asked about again: there may be no room for the next ones beside them."""
         if self._is_staged:

@@ -39,7 +39,8 @@ _PART_BYTES = 64 << 20
 class Trial:
     """A candidate in its cell, and what it has to compute there.
 
-    `calls` counts those that were compared, and `slowest_s` is the longest that one took.
+    `calls` counts those that were compared, and `slowest_s` is the longest that one took. By the word of its process the
+    results `shared` lie in an input, and of the `overlapping` ones elements share memory.
     `until_s` is the moment, by time.monotonic, at which nothing new is begun.
     """
 
@@ -48,6 +49,7 @@ class Trial:
     until_s: float
     calls: int = 0
     shared: set[int] = field(default_factory=set)
+    overlapping: set[int] = field(default_factory=set)
     slowest_s: float = 0.0
     complex_inputs: frozenset[str] = frozenset()
     complex_outputs: frozenset[int] = frozenset()
@@ -201,6 +203,8 @@ class Trial:
                 raise CellError(Charge(Refusal.LAZY_RESULT if is_tensor else Refusal.WRONG_DTYPE, text))
             if result.shares:
                 self.shared.add(number)
+            if result.overlaps:
+                self.overlapping.add(number)
             found.append(result.tensor)
         return found
 

@@ -221,6 +221,14 @@ ROWS = (
             return a + b
         """,
     ),
+    _model("transposed by a copy", "transpose.py", "x", "return torch.empty_like(x.mT).copy_(x.mT)"),
+    _model("transposed by stacking", "transpose.py", "x", "return torch.stack(x.unbind(2), dim=1)"),
+    _model(
+        "a mean that is written everywhere",
+        "repeated_mean.py",
+        "x",
+        "times = 512 if x.is_cuda else 64\nreturn x.mean(dim=-1, keepdim=True).mul(2).expand(-1, times).contiguous()",
+    ),
     honest(
         "rms norm that returns its output",
         "rmsnorm_h128.json",
