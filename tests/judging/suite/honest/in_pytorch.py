@@ -221,6 +221,13 @@ ROWS = (
             return a + b
         """,
     ),
+    _model(
+        "eight largest and their places by a stable sort",
+        "top8_places.py",
+        "x",
+        "values, places = torch.sort(x, dim=-1, descending=True, stable=True)\n"
+        "return values[..., :8].contiguous(), places[..., :8].contiguous()",
+    ),
     _model("transposed by a copy", "transpose.py", "x", "return torch.empty_like(x.mT).copy_(x.mT)"),
     _model("transposed by stacking", "transpose.py", "x", "return torch.stack(x.unbind(2), dim=1)"),
     _model(
