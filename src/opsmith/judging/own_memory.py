@@ -91,16 +91,18 @@ def charge_for_views(cell: Cell, done: Batch, at: int, found: list[Tensor], righ
     """Return the charge for results of an exact call that are views where the reference's are not.
 
     `found` is what lies in the process's memory, which stands still. Its inputs are overwritten, and may not be used again.
+    None where nothing lies there.
     """
+    cell.overwrite_inputs()
+    if (again := cell.seen(done, at, found)) is None:
+        return None
     places = [place_of(one) for one in done.places[at]]
     overlapping = [
         number
         for number, ((_, strides), one) in enumerate(zip(places, found, strict=True))
         if strides is not None and overlaps_itself(one.shape, strides)
     ]
-    cell.overwrite_inputs()
-    again = cell.seen(done, at, found)
-    changed = [n for n, one in enumerate(found) if again is not None and not are_same([one], [again[n]])]
+    changed = [number for number, one in enumerate(found) if not are_same([one], [again[number]])]
     return _charge(Views(frozenset(changed), frozenset(overlapping)), right)
 
 

@@ -235,7 +235,7 @@ class Calls:
                         "at": at,
                         "shape": list(plain.shape),
                         "dtype": str(plain.dtype).removeprefix("torch."),
-                        "shares": self._shared_argument(plain),
+                        "shares": self._shared_argument(plain) if count else [],
                         "overlaps": overlaps_itself(list(plain.shape), list(_strides(plain))),
                     }
                 )
