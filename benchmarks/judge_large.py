@@ -28,10 +28,11 @@ from opsmith.judging import areas, load_task, posed, quality, run, trial
 from opsmith.judging.candidate import read_candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell
+from opsmith.judging.hooks import Hooks
 from opsmith.judging.making import _Maker
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.result import Judgement
-from opsmith.judging.run import Hooks, run_judge
+from opsmith.judging.run import run_judge
 from opsmith.judging.staging import Staging
 from opsmith.judging.timing import race
 

@@ -179,6 +179,40 @@ def test_who_is_woken_for_a_moment_is_told_when_that_comes_again(is_woken: bool)
         assert held[-1] is not is_woken
 
 
+# One system call copies so much that it takes tens of milliseconds, and no signal stops it on its way.
+_IN_ONE_CALL = """
+import os
+file = os.memfd_create("numbers")
+content = bytearray(256 << 20)
+os.write(file, content)
+print(flush=True)
+while True:
+    os.preadv(file, [content], 0)
+"""
+# Threads that wait for work at full speed, as those of OpenMP do behind a call.
+_SPINNING = """
+import threading
+print(flush=True)
+threading.Thread(target=lambda: exec("while True: pass")).start()
+while True:
+    pass
+"""
+
+
+@pytest.mark.parametrize(("text", "holds"), [(_IN_ONE_CALL, False), (_SPINNING, True)], ids=["in a call", "spinning"])
+def test_who_works_on_when_told_to_stop_is_told_and_who_only_runs_is_not(text: str, holds: bool) -> None:
+    with _running(text) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        standstill, held = Standstill(worker.pid), []
+        for _ in range(10):
+            time.sleep(0.02)
+            assert standstill.begin()
+            held.append(standstill.has_held())
+            standstill.end()
+        assert held[-1] is holds
+
+
 @contextmanager
 def _running(text: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:

@@ -125,7 +125,8 @@ def _one(
 ) -> Judgement:
     from opsmith.judging.candidate import read_candidate
     from opsmith.judging.failures import failed_judgement
-    from opsmith.judging.run import Hooks, run_judge
+    from opsmith.judging.hooks import Hooks
+    from opsmith.judging.run import run_judge
     from opsmith.judging.task_files import load_task
 
     candidate = read_candidate(path)

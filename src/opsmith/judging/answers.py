@@ -49,12 +49,13 @@ class Returned:
     """One result of a call: a copy of its content, and what the candidate's process says of the original.
 
     `odd` is a type that is not a plain tensor's, and then there is no content. `shares` is the argument in whose memory it
-    lies.
+    lies, and `overlaps` says whether elements of it share memory.
     """
 
     tensor: Tensor | None
     odd: str = ""
     shares: tuple[int, ...] = ()
+    overlaps: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def _one(described: Any, area: Shared, most_bytes: int, device: str) -> Returned
         raise CellError(
             Charge(Refusal.WRONG_DTYPE, f"a result is {tensor.dtype}, whose elements are not numbers to compare")
         )
-    return Returned(tensor, "", tuple(one for one in shares if type(one) is int))
+    shared = tuple(one for one in shares if type(one) is int)
+    return Returned(tensor, "", shared, described.get("overlaps") is True)
 
 
 def signs_of(found: Mapping[str, Any]) -> tuple[Sign, ...]:

@@ -17,11 +17,10 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
 from opsmith.judging.diagnosis import same_numbers
+from opsmith.judging.own_memory import views_of_reference
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
-from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
@@ -87,8 +86,11 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     ]
     charges += call.charges.values()
     charges += [repeated] if repeated is not None else []
-    if trial.shared and not _reference_shares(trial, seed):
-        charges.append(Charge(Refusal.ALIASED_RESULT, f"output {min(trial.shared)} lies in the memory of an input"))
+    if trial.shared and (right := views_of_reference(trial, next(iter(trial.task.makers.values()))(seed))) is not None:
+        more = trial.shared - right.shared
+        charges += (
+            [Charge(Refusal.ALIASED_RESULT, f"output {min(more)} lies in the memory of an input")] if more else []
+        )
     states = {f"{one.item.name} {one.dtype}".strip(): _state(one.outcome) for one in asked}
     calls = sum(one.outcome.inputs for one in asked)
     if not charges and not calls:
@@ -188,15 +190,3 @@ def _repeats(subject: Subject, call: remote_function) -> Charge | None:
 def _is_plain(found: Any) -> bool:
     """Whether all numbers of each result are one, which `same_numbers` does not compare."""
     return all(one.numel() == 0 or bool((one == one.reshape(-1)[0]).all()) for one in found)
-
-
-def _reference_shares(trial: Trial, seed: int) -> bool:
-    """Whether the reference returns a view of an argument itself."""
-    task = trial.task
-    values = on_device(next(iter(task.makers.values()))(seed), "cpu")
-    given = {one.untyped_storage().data_ptr() for one in values.values() if isinstance(one, torch.Tensor)}
-    try:
-        found = task.reference(*trial.arguments(values))
-    except Exception:
-        return True
-    return any(one.untyped_storage().data_ptr() in given for one in tensors_of(found))

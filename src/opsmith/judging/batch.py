@@ -20,11 +20,12 @@ from opsmith.judging.batch_log import BatchLog, key_of
 from opsmith.judging.candidate import read_candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.failures import failed_judgement
+from opsmith.judging.hooks import Hooks
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.preparing import start_ahead
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Judgement
-from opsmith.judging.run import Hooks, run_judge
+from opsmith.judging.run import run_judge
 from opsmith.judging.task import Task
 from opsmith.judging.task_files import load_task, refused_task
 

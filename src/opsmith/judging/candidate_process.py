@@ -21,12 +21,13 @@ from opsmith.judging.gpu_claims import Claim
 from opsmith.judging.gpu_memory import GpuMemory
 from opsmith.judging.launch import Limits, start_process
 from opsmith.judging.messages import MessageError, receive, send
-from opsmith.judging.patience import Patient
+from opsmith.judging.other_memory import OtherMemory
+from opsmith.judging.patience import OverTotal, Patient
 from opsmith.judging.processes import begun_at, family, memory_bytes
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Walls
 from opsmith.judging.scratch import nameless_bytes, remove_folder, written_to
-from opsmith.judging.standstill import OtherMemory, Standstill
+from opsmith.judging.standstill import Standstill
 
 __all__ = ["CandidateProcess"]
 
@@ -55,6 +56,7 @@ class CandidateProcess:
         self.shared_bytes, self.copied_bytes, self.staged_bytes, self.passage_bytes = 0, 0, 0, 0
         self.shared_files: set[tuple[int, int]] = set()
         self._looked_s = time.monotonic()
+        self._until_s, self._total_s = float("inf"), 0.0
         self._number = 0
         self._seen: dict[int, int | None] = {}  # what it has started, and when each began
         self._waits_outside = False
@@ -127,8 +129,10 @@ class CandidateProcess:
     def ask(self, do: str, patience_s: float, descriptors: tuple[int, ...] = (), **more: Any) -> dict[str, Any]:
         """Return the answer to a message; raises CellError for a process that ends, hangs or takes too much.
 
-        A process that stands still goes on.
+        A process that stands still goes on. Raises OverTotal where `limit_total` is over, and ends the process.
         """
+        if time.monotonic() > self._until_s:
+            raise self._over_total()
         if do != "run":  # which is short: it is there when the process goes on
             self.hold_still()
             self.standstill.end()
@@ -142,6 +146,16 @@ class CandidateProcess:
             raise CellError(self._end()) from None
         self.standstill.end()
         return self._answer(self._number, patience_s)
+
+    def limit_total(self, seconds: float) -> None:
+        """Limit what all answers take together with what is done between them, from now on."""
+        self._until_s, self._total_s = time.monotonic() + seconds, seconds
+
+    def _over_total(self) -> OverTotal:
+        self.kill()
+        return OverTotal(
+            f"it was stopped after {self._total_s:.0f} s, and had not come to its end: allow more (--seconds)"
+        )
 
     def stand_still(self) -> None:
         """Stop the process and all that it has started until it is asked again; raises CellError if they do not stop."""
@@ -170,8 +184,11 @@ class CandidateProcess:
 
     def _answer(self, number: int | None, patience_s: float) -> dict[str, Any]:
         try:
-            found, _ = receive(Patient(self._link, patience_s, self.hold_to_limits))
+            left_s = max(0.0, self._until_s - time.monotonic())
+            found, _ = receive(Patient(self._link, min(patience_s, left_s), self.hold_to_limits))
         except TimeoutError as error:
+            if left_s < patience_s:
+                raise self._over_total() from None
             self.kill()
             raise CellError(Charge(Refusal.HUNG, str(error))) from None
         except (EOFError, OSError):

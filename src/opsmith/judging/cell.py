@@ -212,7 +212,8 @@ class Cell:
     def seen(self, done: Batch, number: int, like: Sequence[Tensor]) -> list[Tensor] | None:
         """Return the results of a call of an exact batch as they lie in the process's memory, which stands still.
 
-        They are read as tensors of the shapes and types of `like`; None where there are no such results.
+        They are read as tensors of the shapes and types of `like`; None where there are no such results. Raises SpreadError
+        for what is not read.
         """
         memory = self.process.memory
         try:
@@ -276,6 +277,10 @@ class Cell:
             self.process.ask("back", self.limits.call_s)
         now = self._areas.named("inputs", self._image.size).bytes[: self._image.size]
         return "" if torch.equal(now, self._bytes) else self._image.changed_part(now != self._bytes)
+
+    def overwrite_inputs(self) -> None:
+        """Change every byte of the inputs where an exact candidate has them, until others are loaded."""
+        self._areas.named("inputs", self._image.size).bytes[: self._image.size].bitwise_not_()
 
     def release_inputs(self) -> None:
         """Hold large inputs no more, which are not asked about again: there may be no room for the next ones beside them."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from opsmith.checker.bits import element_bytes, same_bits
@@ -22,7 +23,7 @@ from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
 
-__all__ = ["are_same", "charge_for", "is_near", "of_another_call"]
+__all__ = ["are_about", "are_same", "charge_for", "of_another_call"]
 
 # A result with a relative error (of norms) below this is of a lower precision, and not another function's.
 _PRECISION = 0.05
@@ -147,6 +148,16 @@ def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
             return False
         near = True
     return near
+
+
+def are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
+    """Whether results are the reference's, at a glance: but for some percent of their norm, and in their integers."""
+    if len(found) != len(usual) or any(a.shape != b.shape for a, b in zip(found, usual, strict=True)):
+        return False
+    pairs = [(as_real(a), as_real(b.to(a.device))) for a, b in zip(found, usual, strict=True)]
+    if not all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()):
+        return False
+    return is_near(found, usual) or not any(a.is_floating_point() for a, _ in pairs)
 
 
 def _is_near_to(found: Sequence[Tensor], expected: Expected | InParts) -> bool:

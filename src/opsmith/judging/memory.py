@@ -22,6 +22,7 @@ __all__ = [
     "Shared",
     "describe",
     "offset_of",
+    "overlaps_itself",
     "read_tensor",
     "span_of",
     "sum_of_words",
@@ -84,6 +85,18 @@ def span_of(tensor: Tensor) -> int:
     if tensor.numel() == 0:
         return 0
     return int(1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
+
+
+def overlaps_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements of a tensor share memory, since some of its dimensions have more elements than places for them."""
+    if 0 in sizes:
+        return False
+    count = span = 1
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        count, span = count * size, span + (size - 1) * stride
+        if count > span:
+            return True
+    return False
 
 
 def offset_of(tensor: Tensor) -> int:

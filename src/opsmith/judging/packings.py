@@ -18,6 +18,7 @@ SEED = 42
 
 _Flat = Callable[[Sequence[Any]], Any]
 _clone = Tensor.clone
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class OpeningError(Exception):
@@ -80,11 +81,7 @@ def filled(structure: Any, values: Sequence[Any]) -> Any:
 
 def _with_outputs(found: Callable[..., Any], entry: Entry) -> _Flat:
     """Return a function that gives its outputs to a candidate that takes them, and returns what one without returns."""
-    try:
-        taken = len(inspect.signature(found).parameters)
-    except (TypeError, ValueError):  # what is bound from C++ has no signature to inspect
-        taken = len(entry.parameters) + len(entry.outputs)
-    if taken <= len(entry.parameters):
+    if not _takes_outputs(found, entry):
         return _with_arguments(found, entry)
 
     def call(values: Sequence[Any]) -> Any:
@@ -98,6 +95,21 @@ def _with_outputs(found: Callable[..., Any], entry: Entry) -> _Flat:
         return tuple(outputs)
 
     return call
+
+
+def _takes_outputs(found: Callable[..., Any], entry: Entry) -> bool:
+    """Whether a candidate writes its outputs to arguments behind the task's own, and not only has options there."""
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+    except (TypeError, ValueError):  # what is bound from C++ has no signature to inspect
+        return True
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+        return True
+    positional = [one for one in parameters if one.kind in _POSITIONAL]
+    if sum(one.default is inspect.Parameter.empty for one in positional) > len(entry.parameters):
+        return True
+    behind = tuple(one.name for one in positional[len(entry.parameters) :])
+    return bool(entry.results) and behind[: len(entry.results)] == entry.results
 
 
 def _size(word: int | str, given: dict[str, Any]) -> int:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.ties import with_ties_settled
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.copies import upcast
 from opsmith.subject.disagreement import Disagreement, Expected, compare
@@ -142,7 +143,8 @@ def compare_in_parts(found: list[Tensor], expected: Expected | InParts) -> Disag
     first: Disagreement | None = None
     wrong = 0
     for rows, part in parts_of(expected):
-        one = compare([result[rows] if result.dim() else result for result in found], part)
+        results = [result[rows] if result.dim() else result for result in found]
+        one = compare(with_ties_settled(results, part.values, part.given), part)
         if one is None:
             continue
         if isinstance(expected, Expected) or one.kind in ("shape", "dtype", "count"):

@@ -8,10 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Patient"]
+__all__ = ["OverTotal", "Patient"]
 
 _TICK_S = 0.1
 _REST_S = 1.0
+
+
+class OverTotal(BaseException):
+    """All calls together take more than they may. No Exception, so that nothing on the way takes it for one of a call."""
 
 
 class Patient:

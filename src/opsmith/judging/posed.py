@@ -16,6 +16,7 @@ from torch import Tensor
 
 from opsmith.judging.cell import CellError
 from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
+from opsmith.judging.own_memory import charge_for_memory
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
@@ -88,6 +89,8 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
                 states[name] = "refused"
                 step(trial, posed, earlier)
                 states[name] = "right"
+            if (charge := charge_for_memory(trial, posed.values(0), earlier[-1])) is not None:
+                raise _Refused(replace(charge, where=label))
     except _Refused as refused:
         return Part("refused", (refused.charge,), trial.calls, states)
     except CellError as error:

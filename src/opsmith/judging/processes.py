@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Meter", "Use", "begun_at", "cpu_s", "family", "is_running", "memory_bytes", "use_of"]
+__all__ = ["Meter", "Spent", "Use", "begun_at", "cpu_s", "family", "is_running", "memory_bytes", "use_of"]
 
 _PAGE = 4096
 _SCHEDULER_CLOCK = 2
@@ -126,3 +126,33 @@ class Meter:
             if begun is not None:
                 self._seen_s[pid, begun] = max(self._seen_s.get((pid, begun), 0.0), cpu_s([pid]))
         return sum(self._seen_s.values())
+
+
+class Spent:
+    """Bounds for how long processes have computed, from a moment of its own for each.
+
+    Linux adds what a running thread uses to its process's clock at the thread's next tick, or when it leaves the processor:
+    of what a clock has more than before, up to a tick of each thread (4 ms are usual) may lie before that moment. But no
+    process computes for longer than has gone by since, and of what comes in that time all is counted in the end. So each
+    look counts no more than the time that has gone by until then, and soon after the moment that is next to nothing.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[float, float]] = {}
+        self._spent_s = 0.0
+
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._seen
+
+    def count(self, pid: int) -> None:
+        """Count a process's time from now on, unless that is done already."""
+        if pid not in self._seen:
+            self._seen[pid] = time.monotonic(), cpu_s([pid])
+
+    def look(self) -> float:
+        """Return for how many seconds they have computed at most, as far as their clocks show it now."""
+        for pid, (begun_s, used_s) in self._seen.items():
+            now_s = max(used_s, cpu_s([pid]))
+            self._spent_s += min(now_s - used_s, time.monotonic() - begun_s)
+            self._seen[pid] = begun_s, now_s
+        return self._spent_s

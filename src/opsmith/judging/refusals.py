@@ -41,6 +41,7 @@ class Refusal(Enum):
     WRITES_OUTSIDE = "writes outside its outputs"
     READS_OUTSIDE = "reads outside its inputs"
     ALIASED_RESULT = "result aliases an input"
+    OVERLAPPING_RESULT = "result overlaps itself"
     OVERWRITTEN_RESULT = "earlier result overwritten"
     FILES_CHANGED = "files changed"
     REACHES_OUTSIDE = "reaches outside its process"

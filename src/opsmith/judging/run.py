@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +21,10 @@ from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError
 from opsmith.judging.gpu_claims import Claim, claimed
 from opsmith.judging.gpu_memory import SLACK_BYTES
+from opsmith.judging.hooks import Hooks
 from opsmith.judging.making import made_on
 from opsmith.judging.options import JudgeOptions
+from opsmith.judging.patience import OverTotal
 from opsmith.judging.posed import judge_as_posed
 from opsmith.judging.preparing import device_of, limits_of, with_its_files
 from opsmith.judging.quality import quality_of, refused_for
@@ -40,36 +42,19 @@ from opsmith.judging.timing.round_size import bytes_of_round
 from opsmith.judging.trial import Trial
 from opsmith.subject.blame import is_of_reference
 
-__all__ = ["Hooks", "Watch", "run_judge"]
+__all__ = ["run_judge"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
+# In so many times the budget, or in a minute, all ends: what a verdict needs may take longer than its share until then.
+_TOTAL, _LEAST_TOTAL_S = 3.0, 60.0
 # Tensors of no more elements have one thread where nothing is timed. Several are hardly faster, and on a busy machine ten
 # times slower, because each operation waits for all of them.
 _FEW_ELEMENTS = 1 << 17
-Watch = Callable[[str], None]
 _NOT_CALLED = Part("not judged", note="nothing was compared")
 _NOT_ASKED = Part("not judged", note="not asked for")
 _ENDED = Part("not judged", note="its process had ended")
 _NO_WALLS = Walls()
-
-
-def _nothing(*_: Any) -> None:
-    """Stand in for what nobody asks for."""
-
-
-@dataclass(frozen=True)
-class Hooks:
-    """What is called while a candidate is judged.
-
-    `watch` gets what is done next, and `when_untimed` is called when nothing is timed any more, so that other work disturbs
-    nothing. `give_up` gets the judgement, in another thread, where a call of the task's own functions does not come back.
-    It has to end the process: nothing returns then.
-    """
-
-    watch: Watch = _nothing
-    when_untimed: Callable[[], None] = _nothing
-    give_up: Callable[[Judgement], None] | None = None
 
 
 _NO_HOOKS = Hooks()
@@ -207,15 +192,12 @@ class _Judge:
         cell.open(self.task.entry)
         # The time for loading does not count.
         now_s = time.monotonic()
-        self.hooks.watch("as posed")
-        found.posed = judge_as_posed(
-            Trial(self.task, cell, now_s + options.seconds * _POSED), self._seed_of("as posed")
-        )
-        # What is asked from here on follows the budget.
-        self.bounded.forget_total()
-        if found.posed.state == "accepted" and options.time:
-            with torch_threads(self.limits.threads):
-                self._time(Trial(self.task, cell, now_s + options.seconds * _TIMED), overhead)
+        cell.process.limit_total(max(_LEAST_TOTAL_S, _TOTAL * options.seconds))
+        try:
+            self._as_posed(cell, now_s, overhead)
+        except OverTotal as over:
+            found.speeds.clear()
+            found.posed = replace(found.posed, state="not judged", note=str(over))
         if options.time:
             self.hooks.when_untimed()
         if options.operator:
@@ -226,6 +208,17 @@ class _Judge:
         if changed := cell.changed_files():
             names = ", ".join(changed[:5])  # a folder may have thousands
             self._refuse(Charge(Refusal.FILES_CHANGED, f"{names} is not as it was when it was imported"))
+
+    def _as_posed(self, cell: Cell, begun_s: float, overhead: Overhead) -> None:
+        """Reach the verdict as posed, and the times that may turn it."""
+        seconds, found = self.options.seconds, self.found
+        self.hooks.watch("as posed")
+        found.posed = judge_as_posed(Trial(self.task, cell, begun_s + seconds * _POSED), self._seed_of("as posed"))
+        # What is asked from here on follows the budget.
+        self.bounded.forget_total()
+        if found.posed.state == "accepted" and self.options.time:
+            with torch_threads(self.limits.threads):
+                self._time(Trial(self.task, cell, begun_s + seconds * _TIMED), overhead)
 
     def _seed_of(self, purpose: str) -> int:
         """Return the seed of what is not timed, as generators take it."""
@@ -246,6 +239,8 @@ class _Judge:
         except OverLimit as over:
             self.found.refuse_task(over.charge)
             return Part("not judged", note="the task is refused")
+        except OverTotal as over:
+            return Part("not judged", note=str(over))
         except OutOfTime:
             trial.cell.kill()  # it may be in the middle of an answer
             return Part("not judged", note=f"it was stopped after {most_s:.0f} s")
@@ -256,7 +251,7 @@ class _Judge:
         try:
             cell.load([[values[name] for name in self.task.parameters]])
             return cell.caught()
-        except CellError:
+        except (CellError, OverTotal):
             return ()  # what does not bear to be traced was right without
 
     def _time(self, trial: Trial, overhead: Overhead) -> None:

@@ -1,4 +1,4 @@
-"""Stops a candidate's processes for a while, and reads their memory as it is then.
+"""Stops a candidate's processes for a while.
 
 While they stand still nothing is computed there: inputs can be written that nobody has seen when the clock starts, results
 are there at the end of a call or they are not, and other work is not disturbed.
@@ -14,21 +14,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from opsmith.judging.inside.system_calls import call
-from opsmith.judging.processes import Use, cpu_s, family, use_of
+from opsmith.judging.processes import Spent, Use, family, use_of
 
-__all__ = ["OtherMemory", "Standstill"]
+__all__ = ["Standstill"]
 
 # A thread in the middle of a system call stops when that has ended.
 _PATIENCE_S = 2.0
 _STOPPED = frozenset("TtZX")
 # What a process may be seen to have used of processors between, which was counted late.
 _COUNTED_LATE_S = 1e-4
-# What those that are told to stop use until they have. Threads that wait for others at full speed take 2 ms where other
-# programs want the processors too.
+# For so long those that are told to stop may compute until they have.
 _STOPS_S = 3e-3
 # In so many of the last standstills more may have been used, or a thread may have been given a processor: it may lose it in
 # the moment in which it stops. These are five rounds of timing, the least there are, and a median is of more than two.
@@ -37,8 +33,6 @@ _LAST, _MOST_RAN = 10, 2
 _LOOKS = 20
 # One that waits for a child it shares memory with (vfork) does so until the child goes on.
 _WAITING, _WAITS_S = frozenset("D"), 0.1
-# What lies between the elements of a result that is not dense is read as well, up to so many times their bytes.
-_MOST_SPREAD, _SPREAD_BYTES = 16, 256 << 20
 
 
 class Standstill:
@@ -55,34 +49,31 @@ class Standstill:
         """Stop all of them, and return whether they have stopped."""
         self.is_on = True
         begun_s = time.monotonic()
+        told, stopped = Spent(), Spent()
         # Those that are known at once: looking for others takes as long as a short call.
         for one in self._members:
             _signal(one, signal.SIGSTOP)
-        told = {one: cpu_s([one]) for one in self._members}
-        stopped: dict[int, float] = {}
+            told.count(one)
         running: Sequence[int] = self._members
         is_whole = False
         while True:
-            _stop_all(running, stopped)
+            _stop_all(running, told, stopped)
             listed, self._members = set(self._members), family(self._pid)
-            told = {one: cpu_s([one]) for one in self._members} | told
+            for one in self._members:
+                told.count(one)
             taken_s = time.monotonic() - begun_s
             still = _STOPPED if taken_s < _WAITS_S else _STOPPED | _WAITING
             running = [one for one in self._members if not _is_in(one, still)]
-            stopped = {one: cpu_s([one]) for one in self._members if one not in running} | stopped
+            for one in set(self._members).difference(running):
+                stopped.count(one)
             # One that was running when they were listed may have started another since.
             if not running and is_whole and listed.issuperset(self._members):
                 self._used = self._settled(begun_s + _PATIENCE_S)
-                since_told_s, since_stopped_s = self._grown_s(told), self._grown_s(stopped)
-                self._ran.append(since_told_s > _STOPS_S or since_stopped_s > _COUNTED_LATE_S)
+                self._ran.append(told.look() > _STOPS_S or stopped.look() > _COUNTED_LATE_S)
                 return True
             is_whole = not running
             if taken_s > _PATIENCE_S:
                 return False
-
-    def _grown_s(self, before: Mapping[int, float]) -> float:
-        """Return the seconds of processors that those that are stopped now have used since `before`."""
-        return sum(max(0.0, used.seconds - before[one]) for one, used in self._used.items())
 
     def _settled(self, until_s: float) -> dict[int, Use]:
         """Return what they have used of processors, when that does not change any more.
@@ -141,16 +132,18 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _stop_all(pids: Sequence[int], stopped: dict[int, float]) -> None:
-    """Have processes stop, and add what each has used to `stopped` when it is first seen to have done so.
+def _stop_all(pids: Sequence[int], told: Spent, stopped: Spent) -> None:
+    """Have processes stop, and count from when each is first seen to have done so.
 
     It is looked at each at once: one that a timer wakes again would work until all others have been looked at.
     """
     for _ in range(_LOOKS):
         for one in pids:
             _stop_threads(one)
+            told.look()
             if _is_in(one, _STOPPED):
-                stopped.setdefault(one, cpu_s([one]))
+                stopped.count(one)
+            stopped.look()
         pids = [one for one in pids if one not in stopped]
 
 
@@ -174,48 +167,3 @@ def _is_in(pid: int, states: Collection[str]) -> bool:
                 if (task / "stat").read_text().rpartition(")")[2].split()[0] not in states:
                     return False
     return True
-
-
-class OtherMemory:
-    """The memory of another process, for reading; raises OSError where this machine does not allow that.
-
-    It is opened before there is a candidate in it, and what that does does not close it.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._descriptor = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        """Read no more."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def tensor(self, address: int, strides: Sequence[int] | None, like: Tensor) -> Tensor:
-        """Return what lies at an address as a tensor of the shape and type of another one; it is dense without strides.
-
-        Raises ValueError for strides that it cannot have, and OSError where there is no memory.
-        """
-        if not like.numel():
-            return torch.empty(like.shape, dtype=like.dtype)
-        if strides is None:
-            return self._elements(address, like.numel(), like.dtype).reshape(like.shape)
-        if len(strides) != like.dim() or any(stride < 0 for stride in strides):
-            raise ValueError("strides that a tensor of its shape does not have")
-        span = 1 + sum((size - 1) * stride for size, stride in zip(like.shape, strides, strict=True))
-        if span * like.element_size() > max(_SPREAD_BYTES, _MOST_SPREAD * like.numel() * like.element_size()):
-            raise ValueError("elements that lie far apart")
-        return self._elements(address, span, like.dtype).as_strided(like.shape, strides).contiguous()
-
-    def _elements(self, address: int, count: int, dtype: torch.dtype) -> Tensor:
-        content = bytearray(count * dtype.itemsize)
-        rest = memoryview(content)
-        try:
-            while rest:
-                read = os.preadv(self._descriptor, [rest], address)
-                if read <= 0:
-                    raise OSError(0, "memory that is not there")
-                rest, address = rest[read:], address + read
-        except OverflowError as error:
-            raise ValueError("an address that is not one") from error
-        return torch.frombuffer(content, dtype=dtype)

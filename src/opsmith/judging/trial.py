@@ -39,7 +39,8 @@ _PART_BYTES = 64 << 20
 class Trial:
     """A candidate in its cell, and what it has to compute there.
 
-    `calls` counts those that were compared, and `slowest_s` is the longest that one took.
+    `calls` counts those that were compared, and `slowest_s` is the longest that one took. By the word of its process the
+    results `shared` lie in an input, and of the `overlapping` ones elements share memory.
     `until_s` is the moment, by time.monotonic, at which nothing new is begun.
     """
 
@@ -48,6 +49,7 @@ class Trial:
     until_s: float
     calls: int = 0
     shared: set[int] = field(default_factory=set)
+    overlapping: set[int] = field(default_factory=set)
     slowest_s: float = 0.0
     complex_inputs: frozenset[str] = frozenset()
     complex_outputs: frozenset[int] = frozenset()
@@ -92,13 +94,16 @@ class Trial:
                 case = case or as_case(values, self.task.parameters)
                 if (rows := self._rows(here)) is not None:
                     return self._in_parts(rows, here, case)
-                return expect(self.subject, case, here)
+                return self._expect(case, here)
             # The oracle is one of real numbers.
             self.complex_inputs = frozenset(
                 name for name, one in here.items() if isinstance(one, Tensor) and one.is_complex()
             )
             pairs = {name: as_real(value) if isinstance(value, Tensor) else value for name, value in here.items()}
-            return expect(self.subject, as_case(pairs, self.task.parameters), pairs)
+            return self._expect(as_case(pairs, self.task.parameters), pairs)
+
+    def _expect(self, case: Case, values: Values) -> Expected:
+        return replace(expect(self.subject, case, values), given=tuple(tensors_of(self.arguments(values))))
 
     def _rows(self, values: Values) -> Rows | None:
         """Return the rows of a call that is large enough to be compared in parts; found out once for its shapes."""
@@ -114,7 +119,7 @@ class Trial:
     def _in_parts(self, rows: Rows, values: Values, case: Case) -> InParts:
         def part(some: slice) -> Expected:
             with torch.no_grad():
-                return expect(self.subject, rows.of_case(case, some), rows.of(values, some))
+                return self._expect(rows.of_case(case, some), rows.of(values, some))
 
         # Of one row: the others are alike.
         forms = tuple(replace(one, shape=(rows.count, *one.shape[1:])) for one in form_of(part(slice(0, 1))))
@@ -201,6 +206,8 @@ class Trial:
                 raise CellError(Charge(Refusal.LAZY_RESULT if is_tensor else Refusal.WRONG_DTYPE, text))
             if result.shares:
                 self.shared.add(number)
+            if result.overlaps:
+                self.overlapping.add(number)
             found.append(result.tensor)
         return found
 

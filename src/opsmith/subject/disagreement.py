@@ -38,12 +38,15 @@ class Expected:
 
     `certain` is how far off each element may be in any case. What is off by more is held to the limits that `measure`
     returns, never smaller ones: the reference runs a dozen times for them, and most results are nearer than that.
+
+    `given` are the tensors among the arguments that they are for, where whoever compares wants to know them.
     """
 
     values: tuple[Tensor, ...]
     own: tuple[Tensor, ...] | None
     certain: tuple[Tensor, ...]
     measure: Callable[[], Limits]
+    given: tuple[Tensor, ...] = ()
 
     @cached_property
     def limits(self) -> Limits:

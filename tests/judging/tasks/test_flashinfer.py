@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,10 @@ def test_recorded_inputs_that_are_not_there_are_told(tmp_path):
     assert task.inputs(0)["x"].shape == (4, 16)
 
 
+def _name_of(run):
+    return getattr(run, "__name__", None) or run.func.__name__
+
+
 def returned(x, weight, eps):
     y = (x.float() * weight.float() + eps).half()
     return y, y.float().amax(-1)
@@ -90,7 +95,26 @@ def given(x, weight, eps, y, largest):
     torch.amax(y.float(), -1, out=largest)
 
 
-@pytest.mark.parametrize("run", [returned, named, given])
+def returned_with_an_option(x, weight, eps, block=64):
+    return returned(x, weight, eps)
+
+
+def returned_with_options_by_name(x, weight, eps, *, block=64, stages):
+    return returned(x, weight, eps)
+
+
+def given_or_not(x, weight, eps, y=None, largest=None, block=64):
+    given(x, weight, eps, y, largest)
+
+
+def given_in_a_row(*arguments):
+    given(*arguments)
+
+
+_RUNS = [returned, named, given, returned_with_an_option, given_or_not, given_in_a_row]
+
+
+@pytest.mark.parametrize("run", [*_RUNS, partial(returned_with_options_by_name, stages=2)], ids=_name_of)
 def test_a_candidate_returns_its_outputs_or_is_given_them(tmp_path, run):
     task = task_of(tmp_path)
     values = task.inputs(1)

@@ -15,7 +15,7 @@ from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
 from opsmith.judging.inside.results import Flat, listed, oddness, place_of
-from opsmith.judging.memory import Area, Parts, view_of
+from opsmith.judging.memory import Area, Parts, overlaps_itself, view_of
 from opsmith.judging.packings import number_as_tensor
 from opsmith.judging.scaled import bytes_of, scaled
 
@@ -25,6 +25,8 @@ __all__ = ["Calls"]
 _copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
 _is_negated, _is_conjugated = Tensor.is_neg, Tensor.is_conj
 _storage_of, _requires_grad_ = Tensor.untyped_storage, Tensor.requires_grad_
+_pointer, _strides = Tensor.data_ptr, Tensor.stride
+_storage_pointer, _storage_bytes = torch.UntypedStorage.data_ptr, torch.UntypedStorage.nbytes
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
 _Tensor, _type, _NUMBERS = torch.Tensor, type, (bool, int, float)
@@ -233,7 +235,8 @@ class Calls:
                         "at": at,
                         "shape": list(plain.shape),
                         "dtype": str(plain.dtype).removeprefix("torch."),
-                        "shares": self._shared_argument(plain),
+                        "shares": self._shared_argument(plain) if count else [],
+                        "overlaps": overlaps_itself(list(plain.shape), list(_strides(plain))),
                     }
                 )
                 at = -(-(at + size) // _ALIGNMENT) * _ALIGNMENT
@@ -277,13 +280,16 @@ class Calls:
     def _shared_argument(self, result: Tensor) -> list[int]:
         """Return the arguments, by slot and position, whose memory a result lies in."""
         try:
-            mine = _storage_of(result).data_ptr()
+            mine = _pointer(result)
         except Exception:
             return []
         for number, slot in enumerate(self.slots):
             for index, value in enumerate(slot):
-                if isinstance(value, Tensor) and value.numel() and _storage_of(value).data_ptr() == mine:
-                    return [number, index]
+                if isinstance(value, _Tensor) and value.numel():
+                    storage = _storage_of(value)
+                    begin = _storage_pointer(storage)
+                    if begin <= mine < begin + _storage_bytes(storage):
+                        return [number, index]
         return []
 
 

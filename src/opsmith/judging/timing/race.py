@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import Batch, CellError
-from opsmith.judging.diagnosis import charge_for, is_near, of_another_call
+from opsmith.judging.diagnosis import are_about, charge_for, of_another_call
+from opsmith.judging.other_memory import SpreadError
+from opsmith.judging.own_memory import charge_for_views, views_in
 from opsmith.judging.parts import InParts
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.scaled import FACTORS, Inputs
-from opsmith.judging.tasks.trees import as_real, tensors_of
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.timing.clock import Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
@@ -87,6 +88,8 @@ def time_candidate(
         samples = race.run()
     except CellError as error:
         return Timed(charge=replace(error.charge, where=error.charge.where or f"{label}, timed"))
+    except SpreadError as error:
+        return Timed(note=f"{label} is not timed: what it returns has to be there at the end of a call, and {error}")
     own = median_interval(samples.own_s)
     # With what the judge adds: that is known less well where other programs run, and a time must not be too short by it.
     whole = median_interval(race.whole_s)
@@ -190,9 +193,12 @@ class _Race:
             usual = eager[order[at] - self.size.lead]
             found = given[at] if at in given else self._seen(done, at, usual)
             # A look at each, for what is far off: then it is compared as the others are.
-            if at in looked_at or not _are_about(found, usual):
+            if at in looked_at or not are_about(found, usual):
                 self._hold(inputs, order, done, at, found)
-        if cell.is_exact:  # results have been read
+        if cell.is_exact:  # results have been read, those of the last call behind the others
+            right = views_in(eager[order[-1] - self.size.lead], self.trial.arguments(inputs[order[-1]]))
+            if (charge := charge_for_views(cell, done, self.size.count - 1, found, right)) is not None:
+                raise CellError(charge)
             cell.process.hold_still()
         read_s = self.overhead.of_reading(sum(map(bytes_of_call, inputs.made))) if cell.is_exact else 0.0
         least_s, count = _LEAST_PART * done.wall_s, self.size.count
@@ -216,7 +222,7 @@ class _Race:
         found = self.trial.cell.seen(done, at, usual)
         if found is None:
             found = self.trial.plain(self.trial.cell.give([at])[0])
-            if _are_about(found, usual):
+            if are_about(found, usual):
                 text = "its results are not where its process says that they are"
                 raise CellError(Charge(Refusal.REACHES_OUTSIDE, text, self.label))
         return found
@@ -280,16 +286,6 @@ class _Race:
             return Refusal.WORKS_AFTER_THE_END
         is_right = self.trial.wrong(self.trial.plain(cell.give([at])[0]), expected) is None
         return Refusal.LAZY_RESULT if is_right else None
-
-
-def _are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
-    """Whether results are the reference's, at a glance: but for some percent of their norm, and in their integers."""
-    if len(found) != len(usual) or any(a.shape != b.shape for a, b in zip(found, usual, strict=True)):
-        return False
-    pairs = [(as_real(a), as_real(b.to(a.device))) for a, b in zip(found, usual, strict=True)]
-    if not all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()):
-        return False
-    return is_near(found, usual) or not any(a.is_floating_point() for a, _ in pairs)
 
 
 def _is_narrow(samples: _Samples) -> bool:

@@ -33,6 +33,8 @@ def verdict_of(judgement: Judgement) -> str:
         verdict = "nothing is known: the judge failed"
     elif judgement.task_charges:
         verdict = "the task is refused"
+    elif judgement.as_posed.state == "not judged":
+        verdict = "not judged as posed"
     elif judgement.ok:
         operator = judgement.as_operator.state
         verdict += {"accepted": " and as an operator", "refused": ", not as an operator", "not judged": ""}[operator]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from suite.names import (
     ALIASED_RESULT,
     INPUT_MODIFIED,
+    OVERLAPPING_RESULT,
     OVERWRITTEN_RESULT,
+    REACHES_OUTSIDE,
     UNWRITTEN_OUTPUT,
     WRONG_DTYPE,
     WRONG_FOR_OTHER_VALUES,
@@ -215,5 +217,77 @@ class ModelNew(torch.nn.Module):
         WRONG_VALUES,
         WRONG_FOR_OTHER_VALUES,
         ALIASED_RESULT,
+    ),
+    cheat(
+        "returns one number in many places",
+        "repeated_mean.py",
+        """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return (2 * x.mean(dim=-1, keepdim=True)).expand(-1, {times})
+        """.replace("{times}", "512 if torch.cuda.is_available() else 64"),
+        OVERLAPPING_RESULT,
+    ),
+    cheat(
+        "returns the input, turned",
+        "transpose.py",
+        """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return x.mT
+        """,
+        ALIASED_RESULT,
+    ),
+    cheat(
+        "returns the input, and storages have no addresses",
+        "transpose.py",
+        """
+        import random
+
+        import torch
+
+        torch.UntypedStorage.data_ptr = lambda storage: random.getrandbits(40)
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return x.mT
+        """,
+        ALIASED_RESULT,
+    ),
+    cheat(
+        "returns the input, and the harness says nothing of it",
+        "transpose.py",
+        """
+        import torch
+        from opsmith.judging.inside.calls import Calls
+
+        Calls._shared_argument = lambda calls, result: []
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return x.mT
+        """,
+        ALIASED_RESULT,
+    ),
+    cheat(
+        "returns the input, and tells places where nothing is",
+        "transpose.py",
+        """
+        import torch
+        from opsmith.judging.inside import calls
+
+        calls.Calls._shared_argument = lambda self, result: []
+        KEPT = torch.zeros(1 << 20)
+        calls.place_of = lambda result: KEPT.data_ptr()
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return x.mT
+        """,
+        REACHES_OUTSIDE,
     ),
 )

@@ -297,4 +297,18 @@ class ModelNew(torch.nn.Module):
         MISSING_PARAMETERS,
         ways=(20,),
     ),
+    cheat(
+        "finds the place of the largest alone",
+        "top8_places.py",
+        """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                values = torch.topk(x, 8, dim=-1).values
+                first = x.argmax(dim=-1, keepdim=True)
+                return values, (first + torch.arange(8, device=x.device)) % x.shape[-1]
+        """,
+        WRONG_VALUES,
+    ),
 )

@@ -221,6 +221,21 @@ ROWS = (
             return a + b
         """,
     ),
+    _model(
+        "eight largest and their places by a stable sort",
+        "top8_places.py",
+        "x",
+        "values, places = torch.sort(x, dim=-1, descending=True, stable=True)\n"
+        "return values[..., :8].contiguous(), places[..., :8].contiguous()",
+    ),
+    _model("transposed by a copy", "transpose.py", "x", "return torch.empty_like(x.mT).copy_(x.mT)"),
+    _model("transposed by stacking", "transpose.py", "x", "return torch.stack(x.unbind(2), dim=1)"),
+    _model(
+        "a mean that is written everywhere",
+        "repeated_mean.py",
+        "x",
+        "times = 512 if x.is_cuda else 64\nreturn x.mean(dim=-1, keepdim=True).mul(2).expand(-1, times).contiguous()",
+    ),
     honest(
         "rms norm that returns its output",
         "rmsnorm_h128.json",
@@ -229,6 +244,18 @@ ROWS = (
 
         def run(hidden_states, weight, eps):
             return torch.nn.functional.rms_norm(hidden_states.float(), (128,), weight.float(), eps).bfloat16()
+        """,
+    ),
+    honest(
+        "rms norm with an option of its own",
+        "rmsnorm_h128.json",
+        """
+        import torch
+
+        def run(hidden_states, weight, eps, in_double=False):
+            x = hidden_states.double() if in_double else hidden_states.float()
+            scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+            return (x * scale * weight).bfloat16()
         """,
     ),
     honest(
