@@ -55,6 +55,19 @@ ROWS = (
     ),
     _model("softmax by its logarithm", "softmax.py", "x", "return torch.log_softmax(x, dim=-1).exp()"),
     _model("softmax in double precision", "softmax.py", "x", "return torch.softmax(x.double(), dim=-1).to(x.dtype)"),
+    _model(
+        "softmax of a list in three steps",
+        "softmax_list.py",
+        "tensors",
+        "powers = [torch.exp(x - x.amax(dim=-1, keepdim=True)) for x in tensors]\n"
+        "return [e / e.sum(dim=-1, keepdim=True) for e in powers]",
+    ),
+    _model(
+        "softmax of moduli by parts",
+        "softmax_modulus.py",
+        "z",
+        "return torch.softmax(torch.hypot(z.real, z.imag), dim=-1)",
+    ),
     honest(
         "softmax with a workspace",
         "softmax.py",
