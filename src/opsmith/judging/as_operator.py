@@ -17,6 +17,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
 from opsmith.judging.diagnosis import same_numbers
+from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
@@ -45,6 +46,8 @@ _GRADIENTS: Mapping[str, Refusal] = {"gradient": Refusal.WRONG_GRADIENT}
 # Calls with more elements are not varied where smaller ones can be generated.
 _MOST_ELEMENTS = 1 << 16
 _REPEATS = 4
+# What is asked beside the properties of `check`.
+_KINDS = "special and extreme values as posed"
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,6 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     call = remote_function(trial)
     subject = with_index_bounds(_subject(trial, call, seed))
     names = {**_VALUES, **(_GRADIENTS if trial.task.trains else {})}
-    begun_s = time.monotonic()
     asked: list[_Asked] = []
     charges: list[Charge] = []
     told: list[str] = [""]
@@ -69,9 +71,12 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     def tell(doing: Any) -> None:
         told[0] = doing.label if isinstance(doing, Case) else told[0]
 
+    kinds = None
     left = [(item, dtypes) for item in chosen(tuple(names)) for dtypes in subject.dtypes]
     weights = sum(item.weight for item, _ in left)
     try:
+        kinds = charge_for_kinds(trial, seed, tell)
+        begun_s = time.monotonic()
         for item, dtypes in left:
             share_s = (trial.until_s - begun_s) * item.weight / weights
             asked.append(_ask(subject, item, dtypes, tell, share_s, trial))
@@ -79,6 +84,7 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     except CandidateEnded as ended:
         charges.append(replace(ended.charge, where=told[0]))
         repeated = None
+    charges += [kinds] if kinds is not None else []
     charges += [_charge(one, names[one.item.name]) for one in asked if one.outcome.state == "failed"]
     charges += [
         Charge(names[one.item.name], one.outcome.note, f"{one.item.name}, {one.dtype}".strip(", "))
@@ -89,8 +95,9 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     charges += [repeated] if repeated is not None else []
     if trial.shared and not _reference_shares(trial, seed):
         charges.append(Charge(Refusal.ALIASED_RESULT, f"output {min(trial.shared)} lies in the memory of an input"))
-    states = {f"{one.item.name} {one.dtype}".strip(): _state(one.outcome) for one in asked}
-    calls = sum(one.outcome.inputs for one in asked)
+    states = {_KINDS: "right" if kinds is None else "wrong"}
+    states |= {f"{one.item.name} {one.dtype}".strip(): _state(one.outcome) for one in asked}
+    calls = trial.calls + sum(one.outcome.inputs for one in asked)
     if not charges and not calls:
         return Part("not judged", (), 0, states, "nothing could be compared")
     return Part("refused" if charges else "accepted", tuple(charges), calls, states)
