@@ -6,7 +6,7 @@ The task's shapes say nothing of another one's. Honest kernels that are made for
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,17 +46,26 @@ _GRADIENTS: Mapping[str, Refusal] = {"gradient": Refusal.WRONG_GRADIENT}
 # Calls with more elements are not varied where smaller ones can be generated.
 _MOST_ELEMENTS = 1 << 16
 _REPEATS = 4
+# The calls of a fast candidate take a half of a property's time: the reference runs a dozen times beside each, and an order
+# to another process takes a millisecond. From this part on the candidate decides how many inputs there is time for.
+_SLOW = 0.8
 # What is asked beside the properties of `check`.
 _KINDS = "special and extreme values as posed"
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What came of one property in one element type."""
+    """What came of one property in one element type, and which part of its time the candidate's own calls took."""
 
     item: Property
     dtype: str
     outcome: Outcome
+    own_part: float
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether inputs were left out because the candidate is slow: what it does for those is not known."""
+        return self.outcome.left_out > 0 and self.own_part > _SLOW
 
 
 def judge_as_operator(trial: Trial, seed: int) -> Part:
@@ -79,7 +88,7 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
         begun_s = time.monotonic()
         for item, dtypes in left:
             share_s = (trial.until_s - begun_s) * item.weight / weights
-            asked.append(_ask(subject, item, dtypes, tell, share_s, trial))
+            asked.append(_ask(subject, item, dtypes, tell, share_s, trial, call))
         repeated = _repeats(subject, call)
     except CandidateEnded as ended:
         charges.append(replace(ended.charge, where=told[0]))
@@ -95,12 +104,23 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     charges += [repeated] if repeated is not None else []
     if trial.shared and not _reference_shares(trial, seed):
         charges.append(Charge(Refusal.ALIASED_RESULT, f"output {min(trial.shared)} lies in the memory of an input"))
-    states = {_KINDS: "right" if kinds is None else "wrong"}
-    states |= {f"{one.item.name} {one.dtype}".strip(): _state(one.outcome) for one in asked}
-    calls = trial.calls + sum(one.outcome.inputs for one in asked)
-    if not charges and not calls:
+    states = {_KINDS: "right" if kinds is None else "wrong"} if asked else {}
+    states |= {f"{one.item.name} {one.dtype}".strip(): _state(one) for one in asked}
+    return _verdict(charges, asked, states, trial.calls)
+
+
+def _verdict(charges: Sequence[Charge], asked: Sequence[_Asked], states: Mapping[str, str], calls: int) -> Part:
+    """Return what comes of all that was asked, beside so many calls of no property."""
+    of_properties = sum(one.outcome.inputs for one in asked)
+    calls += of_properties
+    if charges:
+        return Part("refused", tuple(charges), calls, states)
+    if not of_properties:
         return Part("not judged", (), 0, states, "nothing could be compared")
-    return Part("refused" if charges else "accepted", tuple(charges), calls, states)
+    if slow := dict.fromkeys(one.item.name for one in asked if one.is_cut_short):
+        note = f"too slow: its own calls took most of the time, and inputs were left out ({', '.join(slow)})"
+        return Part("not judged", (), calls, states, note)
+    return Part("accepted", (), calls, states)
 
 
 def _subject(trial: Trial, call: Callable[..., Any], seed: int) -> Subject:
@@ -144,7 +164,9 @@ def _ask(
     tell: Callable[[Any], None],
     share_s: float,
     trial: Trial,
+    call: remote_function,
 ) -> _Asked:
+    begun_s, own_s = time.monotonic(), call.seconds
     context = Context(
         subject,
         trial.cell.device,
@@ -158,7 +180,8 @@ def _ask(
     except Exception as error:
         # A defect of the judge, and not of the candidate.
         outcome = not_run_for(error)
-    return _Asked(item, context.dtype, outcome)
+    took_s = max(time.monotonic() - begun_s, 1e-9)
+    return _Asked(item, context.dtype, outcome, (call.seconds - own_s) / took_s)
 
 
 def _charge(one: _Asked, refusal: Refusal) -> Charge:
@@ -172,10 +195,13 @@ def _refuses_gradient(one: _Asked) -> bool:
     return one.item.name in _GRADIENTS and outcome.state == "not run" and outcome.note.startswith(NOT_REGISTERED)
 
 
-def _state(outcome: Outcome) -> str:
+def _state(one: _Asked) -> str:
+    outcome = one.outcome
     if outcome.state == "not run":
         return f"not asked: {outcome.note}"
-    return "right" if outcome.state == "passed" else "wrong"
+    if outcome.state == "failed":
+        return "wrong"
+    return f"cut short: no time for {outcome.left_out} inputs" if one.is_cut_short else "right"
 
 
 def _repeats(subject: Subject, call: remote_function) -> Charge | None:
