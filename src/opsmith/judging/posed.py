@@ -20,6 +20,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.trial import Trial, Values
+from opsmith.judging.uneven import layered, thinned
 from opsmith.subject.case import Case
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
@@ -39,6 +40,8 @@ _TIMES = 3
 # Kinds that come in calls with the task's own numbers. What is mixed can have a result beside which no other counts, as of
 # exp, so that one call has none.
 _STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
+# Of how many arguments each is thinned, the largest ones, and in how many ways parts are made smaller (see `uneven`).
+_THINNED, _LAYERED = 4, 2
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("calls in a row", _in_a_row),
         ("other kinds of numbers", _other_kinds),
         ("other kinds in places", _other_kinds_in_places),
+        ("own numbers, some of them small", _own_made_small),
     )
     label = ""
     try:
@@ -221,19 +225,40 @@ def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tenso
             _hold_other(trial, posed, case, values, earlier)
 
 
+def _own_made_small(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, but for one or several tensors in which few of them decide, or a part (see `uneven`)."""
+    task = trial.task
+    given = [name for name in task.parameters if name not in task.lifted]
+    largest = sorted(given, key=lambda name: -bytes_of(posed.values(0)[name]))[:_THINNED]
+    for number, (names, make) in enumerate([*(([name], thinned) for name in largest), *[(given, layered)] * _LAYERED]):
+        old, draws = posed.values(number), Draws(posed.seed + number)
+        values = {name: changed(one, one, make(draws)) if name in names else one for name, one in old.items()}
+        if any(values[name] is not old[name] for name in names):
+            _hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
+
+
 def _hold_other(trial: Trial, posed: _Posed, case: Case, values: Values, earlier: list[list[Tensor]]) -> None:
-    """Raise _Refused if results are wrong for numbers that are not the task's; those that it does not take do not count."""
+    """Raise _Refused if results are wrong for numbers that are not the task's."""
+    try:
+        _hold_taken(trial, values, f"{posed.label}, {case.label}", earlier, case)
+    except _Refused as refused:
+        charge = refused.charge
+        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
+            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
+        raise _Refused(charge) from None
+
+
+def _hold_taken(
+    trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None
+) -> None:
+    """Raise _Refused if results are wrong for numbers that the reference takes; others do not count."""
     try:
         expected = trial.expected(values, case)
     except Exception:
         return
     found = trial.call(values, keep=True)
     if (wrong := trial.wrong(found, expected)) is not None:
-        where = f"{posed.label}, {case.label}"
-        charge = charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where)
-        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
-            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
-        raise _Refused(charge)
+        raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
 
 
 def _hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]) -> None:
