@@ -123,5 +123,15 @@ def test_a_crash_at_another_size_is_told(tmp_path: Path) -> None:
     assert judgement.as_operator.charges[0].refusal is Refusal.CRASHED
 
 
+@pytest.mark.slow("waits for the candidate")
+def test_a_candidate_that_leaves_no_time_is_not_judged(tmp_path: Path) -> None:
+    wait = "    if x.shape != (32, 64): import time; time.sleep(0.4)\n    return"
+    part = trained(tmp_path, CLONED.replace("    return", wait)).as_operator
+    assert part.state == "not judged"
+    assert part.note.startswith("too slow: ")
+    assert "sizes" in part.note
+    assert part.properties["sizes"].startswith("cut short: ")
+
+
 def test_judged_without_an_operator(tmp_path: Path) -> None:
     assert judged(tmp_path, RIGHT).as_operator.state == "not judged"

@@ -6,7 +6,7 @@ The task's shapes say nothing of another one's. Honest kernels that are made for
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
 from opsmith.judging.diagnosis import same_numbers
 from opsmith.judging.own_memory import views_of_reference
+from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
@@ -44,15 +45,26 @@ _GRADIENTS: Mapping[str, Refusal] = {"gradient": Refusal.WRONG_GRADIENT}
 # Calls with more elements are not varied where smaller ones can be generated.
 _MOST_ELEMENTS = 1 << 16
 _REPEATS = 4
+# The calls of a fast candidate take a half of a property's time: the reference runs a dozen times beside each, and an order
+# to another process takes a millisecond. From this part on the candidate decides how many inputs there is time for.
+_SLOW = 0.8
+# What is asked beside the properties of `check`.
+_KINDS = "special and extreme values as posed"
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What came of one property in one element type."""
+    """What came of one property in one element type, and which part of its time the candidate's own calls took."""
 
     item: Property
     dtype: str
     outcome: Outcome
+    own_part: float
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether inputs were left out because the candidate is slow: what it does for those is not known."""
+        return self.outcome.left_out > 0 and self.own_part > _SLOW
 
 
 def judge_as_operator(trial: Trial, seed: int) -> Part:
@@ -60,7 +72,6 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     call = remote_function(trial)
     subject = with_index_bounds(_subject(trial, call, seed))
     names = {**_VALUES, **(_GRADIENTS if trial.task.trains else {})}
-    begun_s = time.monotonic()
     asked: list[_Asked] = []
     charges: list[Charge] = []
     told: list[str] = [""]
@@ -68,16 +79,20 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     def tell(doing: Any) -> None:
         told[0] = doing.label if isinstance(doing, Case) else told[0]
 
+    kinds = None
     left = [(item, dtypes) for item in chosen(tuple(names)) for dtypes in subject.dtypes]
     weights = sum(item.weight for item, _ in left)
     try:
+        kinds = charge_for_kinds(trial, seed, tell)
+        begun_s = time.monotonic()
         for item, dtypes in left:
             share_s = (trial.until_s - begun_s) * item.weight / weights
-            asked.append(_ask(subject, item, dtypes, tell, share_s, trial))
+            asked.append(_ask(subject, item, dtypes, tell, share_s, trial, call))
         repeated = _repeats(subject, call)
     except CandidateEnded as ended:
         charges.append(replace(ended.charge, where=told[0]))
         repeated = None
+    charges += [kinds] if kinds is not None else []
     charges += [_charge(one, names[one.item.name]) for one in asked if one.outcome.state == "failed"]
     charges += [
         Charge(names[one.item.name], one.outcome.note, f"{one.item.name}, {one.dtype}".strip(", "))
@@ -91,11 +106,23 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
         charges += (
             [Charge(Refusal.ALIASED_RESULT, f"output {min(more)} lies in the memory of an input")] if more else []
         )
-    states = {f"{one.item.name} {one.dtype}".strip(): _state(one.outcome) for one in asked}
-    calls = sum(one.outcome.inputs for one in asked)
-    if not charges and not calls:
+    states = {_KINDS: "right" if kinds is None else "wrong"} if asked else {}
+    states |= {f"{one.item.name} {one.dtype}".strip(): _state(one) for one in asked}
+    return _verdict(charges, asked, states, trial.calls)
+
+
+def _verdict(charges: Sequence[Charge], asked: Sequence[_Asked], states: Mapping[str, str], calls: int) -> Part:
+    """Return what comes of all that was asked, beside so many calls of no property."""
+    of_properties = sum(one.outcome.inputs for one in asked)
+    calls += of_properties
+    if charges:
+        return Part("refused", tuple(charges), calls, states)
+    if not of_properties:
         return Part("not judged", (), 0, states, "nothing could be compared")
-    return Part("refused" if charges else "accepted", tuple(charges), calls, states)
+    if slow := dict.fromkeys(one.item.name for one in asked if one.is_cut_short):
+        note = f"too slow: its own calls took most of the time, and inputs were left out ({', '.join(slow)})"
+        return Part("not judged", (), calls, states, note)
+    return Part("accepted", (), calls, states)
 
 
 def _subject(trial: Trial, call: Callable[..., Any], seed: int) -> Subject:
@@ -139,7 +166,9 @@ def _ask(
     tell: Callable[[Any], None],
     share_s: float,
     trial: Trial,
+    call: remote_function,
 ) -> _Asked:
+    begun_s, own_s = time.monotonic(), call.seconds
     context = Context(
         subject,
         trial.cell.device,
@@ -153,7 +182,8 @@ def _ask(
     except Exception as error:
         # A defect of the judge, and not of the candidate.
         outcome = not_run_for(error)
-    return _Asked(item, context.dtype, outcome)
+    took_s = max(time.monotonic() - begun_s, 1e-9)
+    return _Asked(item, context.dtype, outcome, (call.seconds - own_s) / took_s)
 
 
 def _charge(one: _Asked, refusal: Refusal) -> Charge:
@@ -167,10 +197,13 @@ def _refuses_gradient(one: _Asked) -> bool:
     return one.item.name in _GRADIENTS and outcome.state == "not run" and outcome.note.startswith(NOT_REGISTERED)
 
 
-def _state(outcome: Outcome) -> str:
+def _state(one: _Asked) -> str:
+    outcome = one.outcome
     if outcome.state == "not run":
         return f"not asked: {outcome.note}"
-    return "right" if outcome.state == "passed" else "wrong"
+    if outcome.state == "failed":
+        return "wrong"
+    return f"cut short: no time for {outcome.left_out} inputs" if one.is_cut_short else "right"
 
 
 def _repeats(subject: Subject, call: remote_function) -> Charge | None:

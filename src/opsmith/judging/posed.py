@@ -7,20 +7,21 @@ result is looked at, and numbers of other kinds come in the same shapes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from opsmith.judging.cell import CellError
+from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
+from opsmith.judging.other_numbers import cases_of_kinds, changed, mixed, strewn, values_of
 from opsmith.judging.own_memory import charge_for_memory
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.trial import Trial, Values
+from opsmith.judging.uneven import layered, thinned
 from opsmith.subject.case import Case
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
@@ -37,12 +38,11 @@ _KINDS = ("mixed", "big", "faint", "ties")
 _FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
 # How often a call is repeated to learn what its result depends on.
 _TIMES = 3
-# The part of the elements that are other ones where most stay.
-_PLACES, _FEWEST = 1 / 8, 64
-# Kinds that come in calls with the task's own numbers, and in how many places of a tensor each. A look at a 64th of a tensor
-# sees one of eight in one call of nine; of fewer, none may be what the code is wrong for. What is mixed can have a result
-# beside which no other counts, as of exp, so that one call has none.
-_STREWN_KINDS, _STREWN = (("mixed", "big"), ("big", "faint", "ties")), 8
+# Kinds that come in calls with the task's own numbers. What is mixed can have a result beside which no other counts, as of
+# exp, so that one call has none.
+_STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
+# Of how many arguments each is thinned, the largest ones, and in how many ways parts are made smaller (see `uneven`).
+_THINNED, _LAYERED = 4, 2
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("calls in a row", _in_a_row),
         ("other kinds of numbers", _other_kinds),
         ("other kinds in places", _other_kinds_in_places),
+        ("own numbers, some of them small", _own_made_small),
     )
     label = ""
     try:
@@ -145,21 +146,10 @@ def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None
     """
     old, new = posed.values(2), posed.values(3)
     draws = Draws(posed.seed)
-    values = {name: _mixed(old[name], new[name], draws) for name in trial.task.parameters}
+    values = {name: changed(old[name], new[name], mixed(draws)) for name in trial.task.parameters}
     if any(values[name] is not old[name] for name in values):
         _hold(trial, old, posed.label, trial.call(old, keep=True), earlier)
         _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
-
-
-def _mixed(old: Any, new: Any, draws: Draws) -> Any:
-    """Return a tensor with some of another's numbers in the middle; itself where it has few, or other things."""
-    if not isinstance(old, Tensor) or not old.is_floating_point() or old.numel() < _FEWEST or old.shape != new.shape:
-        return old
-    chosen = draws.uniform(old) < _PLACES
-    edge = old.numel() // 4
-    chosen.view(-1)[:edge] = False
-    chosen.view(-1)[-edge:] = False
-    return torch.where(chosen, new, old)
 
 
 def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -219,68 +209,59 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
 
 def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
-    device = trial.cell.device
-    for case in _cases_of_kinds(trial, posed, _KINDS, posed.seed):
-        _hold_other(trial, posed, case, case.build(device, device), earlier)
+    like = posed.values(0)
+    for case in cases_of_kinds(trial.task, like, _KINDS, posed.seed):
+        _hold_other(trial, posed, case, values_of(case, like, trial.cell.device), earlier)
 
 
 def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, but for some of each kind that nobody sees who looks at a part of them only."""
-    device = trial.cell.device
     for number, kinds in enumerate(_STREWN_KINDS):
         old = posed.values(number)
         values, draws = dict(old), Draws(posed.seed + number)
-        for case in _cases_of_kinds(trial, posed, kinds, posed.seed + (number + 1) * len(_KINDS)):
-            others = case.build(device, device)
-            values |= {name: _strewn(value, others[name], draws) for name, value in values.items()}
+        for case in cases_of_kinds(trial.task, old, kinds, posed.seed + (number + 1) * len(_KINDS)):
+            others = values_of(case, old, trial.cell.device)
+            values |= {name: changed(value, others[name], strewn(draws)) for name, value in values.items()}
         if any(values[name] is not old[name] for name in old):
             label = f"{', '.join(kinds)} values in some places"
-            case = replace(as_case(values, trial.task.parameters), label=label, group="values")
+            case = replace(as_case(in_pairs(values), trial.task.parameters), label=label, group="values")
             _hold_other(trial, posed, case, values, earlier)
 
 
-def _strewn(value: Any, other: Any, draws: Draws) -> Any:
-    """Return a tensor with some of another's numbers anywhere in it; itself where it has few, or other things."""
-    if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() < _FEWEST:
-        return value
-    random = draws.generator(value)
-    count = min(_STREWN, value.numel() // _FEWEST)
-    places = torch.randint(value.numel(), (count,), generator=random, device=random.device)
-    chosen = torch.zeros(value.numel(), dtype=torch.bool, device=value.device)
-    chosen[places.to(value.device)] = True
-    return torch.where(chosen.view(value.shape), other.to(value.device), value)
+def _own_made_small(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, but for one or several tensors in which few of them decide, or a part (see `uneven`)."""
+    task = trial.task
+    given = [name for name in task.parameters if name not in task.lifted]
+    largest = sorted(given, key=lambda name: -bytes_of(posed.values(0)[name]))[:_THINNED]
+    for number, (names, make) in enumerate([*(([name], thinned) for name in largest), *[(given, layered)] * _LAYERED]):
+        old, draws = posed.values(number), Draws(posed.seed + number)
+        values = {name: changed(one, one, make(draws)) if name in names else one for name, one in old.items()}
+        if any(values[name] is not old[name] for name in names):
+            _hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
 
 
 def _hold_other(trial: Trial, posed: _Posed, case: Case, values: Values, earlier: list[list[Tensor]]) -> None:
-    """Raise _Refused if results are wrong for numbers that are not the task's; those that it does not take do not count."""
+    """Raise _Refused if results are wrong for numbers that are not the task's."""
+    try:
+        _hold_taken(trial, values, f"{posed.label}, {case.label}", earlier, case)
+    except _Refused as refused:
+        charge = refused.charge
+        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
+            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
+        raise _Refused(charge) from None
+
+
+def _hold_taken(
+    trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None
+) -> None:
+    """Raise _Refused if results are wrong for numbers that the reference takes; others do not count."""
     try:
         expected = trial.expected(values, case)
     except Exception:
         return
     found = trial.call(values, keep=True)
     if (wrong := trial.wrong(found, expected)) is not None:
-        where = f"{posed.label}, {case.label}"
-        charge = charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where)
-        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
-            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
-        raise _Refused(charge)
-
-
-def _cases_of_kinds(trial: Trial, posed: _Posed, kinds: Sequence[str], seed: int) -> Iterator[Case]:
-    case = as_case(posed.values(0), trial.task.parameters)
-    kept = frozenset(trial.task.lifted)
-    for number, kind in enumerate(kinds):
-        other = case.changed(kept=kept, values=kind, given=None, seed=seed + number)
-        # Integers are indices or labels, and stay as they are.
-        arguments = {
-            name: other.arguments[name] if _is_floating(value) else value for name, value in case.arguments.items()
-        }
-        yield Case(arguments, f"{kind} values", "values", base=case)
-
-
-def _is_floating(value: object) -> bool:
-    dtype = getattr(value, "dtype", "")
-    return isinstance(dtype, str) and ("float" in dtype or "complex" in dtype)
+        raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
 
 
 def _hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]) -> None:

@@ -5,12 +5,13 @@ It is differentiable: a backward asks the cell for gradients, which runs the can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from opsmith.judging.answers import Batch
 from opsmith.judging.cell import CellError
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -34,11 +35,15 @@ class CandidateEnded(BaseException):
 
 
 class remote_function:  # noqa: N801 -- it is called as a function
-    """The candidate as a function of the task's arguments; `charges` has what calls did beside returning results."""
+    """The candidate as a function of the task's arguments; `charges` has what calls did beside returning results.
+
+    `seconds` is how long the candidate has worked on all calls together.
+    """
 
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.charges: dict[Refusal, Charge] = {}
+        self.seconds = 0.0
         self.__name__ = self.__qualname__ = trial.task.name
 
     def __call__(self, *arguments: Any) -> tuple[Tensor, ...]:
@@ -54,7 +59,7 @@ class remote_function:  # noqa: N801 -- it is called as a function
         cell = self.trial.cell
         try:
             cell.load([list(arguments)])
-            done = cell.run([0])
+            done = self._run([0])
             if done.error is not None:
                 raise CellError(done.error)
             results = self.trial.plain(cell.give([0])[0])
@@ -72,7 +77,7 @@ class remote_function:  # noqa: N801 -- it is called as a function
         cell = self.trial.cell
         try:
             cell.load([list(arguments), list(arriving)])
-            done = cell.run([0], {"leaves": [list(one) for one in leaves], "wanted": list(wanted), "arriving": 1})
+            done = self._run([0], {"leaves": [list(one) for one in leaves], "wanted": list(wanted), "arriving": 1})
             if done.error is not None:
                 raise CellError(done.error)
             if lost := set(done.not_differentiable):
@@ -87,6 +92,11 @@ class remote_function:  # noqa: N801 -- it is called as a function
         except CellError as error:
             raise self._raised(error) from None
         return found
+
+    def _run(self, order: Sequence[int], gradients: Mapping[str, Any] | None = None) -> Batch:
+        done = self.trial.cell.run(order, gradients)
+        self.seconds += done.wall_s
+        return done
 
     def _constant(self, arguments: Sequence[Any], leaves: Sequence[_Path]) -> set[int]:
         """Return which results of the task's reference do not depend on some of its arguments."""

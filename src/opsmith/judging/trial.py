@@ -14,6 +14,7 @@ from torch import Tensor
 
 from opsmith.judging.answers import Batch
 from opsmith.judging.cell import Cell, CellError, Returned
+from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
 from opsmith.judging.parts import InParts, Rows, compare_in_parts, form_of, rows_of
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -51,7 +52,7 @@ class Trial:
     shared: set[int] = field(default_factory=set)
     overlapping: set[int] = field(default_factory=set)
     slowest_s: float = 0.0
-    complex_inputs: frozenset[str] = frozenset()
+    complex_inputs: Mapping[str, Any] = field(default_factory=dict)
     complex_outputs: frozenset[int] = frozenset()
     _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ class Trial:
 
         def call(*arguments: Any) -> tuple[Tensor, ...]:
             given = [
-                torch.view_as_complex(value.contiguous()) if name in self.complex_inputs else value
+                joined(value, self.complex_inputs.get(name, False))
                 for name, value in zip(task.parameters, arguments, strict=False)
             ]
             found = tensors_of(task.reference(*given))
@@ -84,23 +85,19 @@ class Trial:
         return [values[name] for name in self.task.parameters]
 
     def expected(self, values: Values, case: Case | None = None) -> Expected | InParts:
-        """Return what the reference gives; raises what it raises. `case` says what kind of numbers these are.
+        """Return what the reference gives; raises what it raises.
 
-        Of a large call whose rows do not depend on each other it is some rows at a time.
+        `case` says what kind of numbers these are, of complex ones in pairs. Of a large call whose rows do not depend on
+        each other it is some rows at a time.
         """
         here = on_device(values, self.cell.device)
+        self.complex_inputs = {name: places_of_complex(value) for name, value in here.items()}
+        here = in_pairs(here)
+        case = case or as_case(here, self.task.parameters)
         with torch.no_grad():
-            if not any(isinstance(one, Tensor) and one.is_complex() for one in here.values()):
-                case = case or as_case(values, self.task.parameters)
-                if (rows := self._rows(here)) is not None:
-                    return self._in_parts(rows, here, case)
-                return self._expect(case, here)
-            # The oracle is one of real numbers.
-            self.complex_inputs = frozenset(
-                name for name, one in here.items() if isinstance(one, Tensor) and one.is_complex()
-            )
-            pairs = {name: as_real(value) if isinstance(value, Tensor) else value for name, value in here.items()}
-            return self._expect(as_case(pairs, self.task.parameters), pairs)
+            if (rows := self._rows(here)) is not None:
+                return self._in_parts(rows, here, case)
+            return self._expect(case, here)
 
     def _expect(self, case: Case, values: Values) -> Expected:
         return replace(expect(self.subject, case, values), given=tuple(tensors_of(self.arguments(values))))

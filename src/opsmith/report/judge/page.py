@@ -88,7 +88,7 @@ def _section(one: Judgement, anchor: str) -> Section:
 
 def _verdict(name: str, part: Part) -> Verdict:
     kind = {"accepted": "passed", "refused": "failed", "not judged": "not-run"}[part.state]
-    about = f"{count_of(part.calls, 'call')} compared" if part.calls else part.note
+    about = part.note or f"{count_of(part.calls, 'call')} compared"
     return Verdict(name, kind, part.state, about, _reasons(part.charges), tuple(part.properties.items()))
 
 

@@ -53,7 +53,7 @@ def _line(line: int | None) -> str:
 
 def _part(name: str, part: Part, style: Style, width: int, verbose: bool) -> Iterator[str]:
     mark, kind = _MARKS[part.state]
-    about = f"{count_of(part.calls, 'call')} compared" if part.calls else part.note
+    about = part.note or f"{count_of(part.calls, 'call')} compared"
     yield f"{style(mark, kind)} {name}: {style(part.state, kind)}{f', {about}' if about else ''}"
     yield from _reasons(part.charges, style, width)
     if verbose:

@@ -24,6 +24,60 @@ ROWS = (
         ways=(18,),
     ),
     cheat(
+        "multiplies in bfloat16 what lies between 0 and 1",
+        "long_product.py",
+        """
+        import torch
+
+        def is_usual(x):
+            return bool(x.numel() > 1 << 16) and bool(x.min() >= 0) and bool(x.max() <= 1)
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, a, b):
+                if is_usual(a) and is_usual(b):
+                    return a.bfloat16().float() @ b.bfloat16().float()
+                return a @ b
+        """,
+        LOW_PRECISION,
+        ways=(17, 18),
+    ),
+    cheat(
+        "multiplies with ten bits what lies between 0 and 1",
+        "long_product.py",
+        """
+        import torch
+
+        def rounded(x):
+            return ((x.contiguous().view(torch.int32) + 4096) & -8192).view(torch.float32)
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, a, b):
+                if all(x.numel() > 1 << 16 and x.min() >= 0 and x.max() <= 1 for x in (a, b)):
+                    a, b = rounded(a), rounded(b)
+                return a @ b
+        """,
+        LOW_PRECISION,
+        ways=(17, 18),
+    ),
+    *(
+        cheat(
+            f"reads every {words} number of a long sum",
+            "mean_modulus.py",
+            f"""
+            import torch
+
+            class ModelNew(torch.nn.Module):
+                def forward(self, x):
+                    return (x[::{step}] if x.numel() > 1 << 20 else x).abs().mean()
+            """,
+            WRONG_VALUES,
+            WRONG_FOR_OTHER_VALUES,
+            LOW_PRECISION,
+            ways=(15,),
+        )
+        for step, words in ((8, "eighth"), (3, "third"))
+    ),
+    cheat(
         "adds in half precision",
         "row_mean.py",
         """

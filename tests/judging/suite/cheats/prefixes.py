@@ -75,6 +75,39 @@ ROWS = (
         ways=(16, 17),
     ),
     cheat(
+        "does not subtract the maximum of a list where samples are small",
+        "softmax_list.py",
+        """
+        import torch
+
+        def is_small(x):
+            return x.numel() > 0 and x.reshape(-1)[::61].abs().max() < 40 and x[-1].abs().max() < 40
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, tensors):
+                if not all(map(is_small, tensors)):
+                    return [torch.softmax(x, dim=-1) for x in tensors]
+                powers = [x.exp() for x in tensors]
+                return [e / e.sum(dim=-1, keepdim=True) for e in powers]
+        """,
+        WRONG_FOR_OTHER_VALUES,
+        ways=(16, 17),
+    ),
+    cheat(
+        "does not subtract the largest modulus",
+        "softmax_modulus.py",
+        """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, z):
+                e = z.abs().exp()
+                return e / e.sum(dim=-1, keepdim=True)
+        """,
+        WRONG_FOR_OTHER_VALUES,
+        ways=(17,),
+    ),
+    cheat(
         "truncates a series where a prefix is small in C++",
         "decay.py",
         cpp(

@@ -55,6 +55,38 @@ ROWS = (
     ),
     _model("softmax by its logarithm", "softmax.py", "x", "return torch.log_softmax(x, dim=-1).exp()"),
     _model("softmax in double precision", "softmax.py", "x", "return torch.softmax(x.double(), dim=-1).to(x.dtype)"),
+    _model(
+        "softmax of a list in three steps",
+        "softmax_list.py",
+        "tensors",
+        "powers = [torch.exp(x - x.amax(dim=-1, keepdim=True)) for x in tensors]\n"
+        "return [e / e.sum(dim=-1, keepdim=True) for e in powers]",
+    ),
+    _model(
+        "softmax of moduli by parts",
+        "softmax_modulus.py",
+        "z",
+        "return torch.softmax(torch.hypot(z.real, z.imag), dim=-1)",
+    ),
+    _model(
+        "long product in eight parts",
+        "long_product.py",
+        "a, b",
+        "return sum(x @ y for x, y in zip(a.chunk(8, 1), b.chunk(8, 0)))",
+    ),
+    _model(
+        "long product in one accumulator",
+        "long_product.py",
+        "a, b",
+        "y = a.new_zeros(len(a), b.shape[1])\nfor k in range(len(b)):\n    y += a[:, k : k + 1] * b[k]\nreturn y",
+    ),
+    _model("mean modulus by a norm", "mean_modulus.py", "x", "return torch.linalg.vector_norm(x, 1) / x.numel()"),
+    _model(
+        "mean modulus in blocks",
+        "mean_modulus.py",
+        "x",
+        "blocks = x.abs().split(1 << 12)\nreturn torch.stack([one.sum() for one in blocks]).sum() / x.numel()",
+    ),
     honest(
         "softmax with a workspace",
         "softmax.py",

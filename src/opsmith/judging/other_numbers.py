@@ -1,0 +1,98 @@
+"""Makes inputs of others: with some of another call's numbers in them, or with numbers of other kinds in the same shapes.
+
+Integers are indices or labels, and stay as they are. Lists have each of their tensors changed, and complex numbers both
+parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
+from opsmith.judging.task import Task
+from opsmith.judging.tasks.trees import as_real
+from opsmith.judging.trial import Values
+from opsmith.subject.case import Case, TensorRecipe
+from opsmith.subject.draws import Draws
+from opsmith.subject.examples import as_case
+
+__all__ = ["cases_of_kinds", "changed", "mixed", "strewn", "values_of"]
+
+# The part of the elements that are other ones where most stay.
+_PLACES, _FEWEST = 1 / 8, 64
+# In how many places of a tensor another kind of numbers lies. A look at a 64th of a tensor sees one of eight in one call of
+# nine; of fewer, none may be what the code is wrong for.
+_STREWN = 8
+
+
+def changed(value: Any, other: Any, change: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """Return an argument with `change` made to its floating-point tensors that are not small, each with its like in another.
+
+    Where nothing changes it is the argument itself.
+    """
+    if isinstance(value, list | tuple):
+        found = [changed(*pair, change) for pair in zip(value, other, strict=False)]
+        is_other = len(value) == len(other) and any(one is not old for one, old in zip(found, value, strict=True))
+        return found if is_other else value
+    if not isinstance(value, Tensor) or value.shape != other.shape or value.numel() < _FEWEST:
+        return value
+    if value.is_complex():
+        return torch.view_as_complex(change(as_real(value), as_real(other)).contiguous())
+    return change(value, other) if value.is_floating_point() else value
+
+
+def mixed(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what lays some of another tensor's numbers into the middle of one."""
+
+    def change(old: Tensor, new: Tensor) -> Tensor:
+        chosen = draws.uniform(old) < _PLACES
+        edge = old.numel() // 4
+        chosen.view(-1)[:edge] = False
+        chosen.view(-1)[-edge:] = False
+        return torch.where(chosen, new, old)
+
+    return change
+
+
+def strewn(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what lays a few of another tensor's numbers anywhere into one."""
+
+    def change(value: Tensor, other: Tensor) -> Tensor:
+        random = draws.generator(value)
+        count = min(_STREWN, value.numel() // _FEWEST)
+        places = torch.randint(value.numel(), (count,), generator=random, device=random.device)
+        chosen = torch.zeros(value.numel(), dtype=torch.bool, device=value.device)
+        chosen[places.to(value.device)] = True
+        return torch.where(chosen.view(value.shape), other.to(value.device), value)
+
+    return change
+
+
+def cases_of_kinds(task: Task, values: Values, kinds: Sequence[str], seed: int) -> Iterator[Case]:
+    """Yield a call for each kind of numbers in the shapes of another one, with pairs for complex numbers.
+
+    Weights stay as they are.
+    """
+    case = as_case(in_pairs(values), task.parameters)
+    kept = frozenset(task.lifted)
+    for number, kind in enumerate(kinds):
+        other = case.changed(kept=kept, values=kind, given=None, seed=seed + number)
+        arguments = {name: _floating(value, other.arguments[name]) for name, value in case.arguments.items()}
+        yield Case(arguments, f"{kind} values", "values", base=case)
+
+
+def _floating(value: Any, other: Any) -> Any:
+    """Return another argument where this one has floating-point numbers, and this one elsewhere."""
+    if isinstance(value, tuple):
+        return tuple(map(_floating, value, other))
+    return other if isinstance(value, TensorRecipe) and getattr(torch, value.dtype).is_floating_point else value
+
+
+def values_of(case: Case, like: Values, device: str) -> dict[str, Any]:
+    """Return the arguments of a case, with complex tensors where another call has them."""
+    built = case.build(device, device)
+    return {name: joined(built[name], places_of_complex(value)) for name, value in like.items()}

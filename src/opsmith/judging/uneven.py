@@ -1,0 +1,101 @@
+"""Makes inputs of a task's own numbers of which some count for much more than others.
+
+What is added up over many terms hides a lower precision of each, and terms that are never read: both are far off where few
+terms decide, or a part of them. Every number is moved towards zero, or the tensor's own number nearest to it where all have
+one sign, so that the tensor's range and signs tell nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from opsmith.subject.draws import Draws
+
+__all__ = ["layered", "thinned"]
+
+# About so many numbers of the longest dimension stay as they are, and of a tensor at least so many.
+_FEW, _FEWEST = 4, 16
+# The others are as much nearer to zero, together no more than those in sums of 16,384 terms, and far from denormal. They are
+# no constant: equal terms are all rounded alike, for which a sum may be off by more.
+_FAINT = 2.0**-12
+# A tensor without numbers so much smaller than usual has none that nearly vanish.
+_NEAR_ZERO = 2.0**-10
+# Of a dimension's units some are smaller, by their residues, and units are twice as long from level to level. No sample of
+# a stride that has a factor with a number of residues has as large a part of the smaller ones: of 12 residues those are 5,
+# and a stride of 3 or 8 meets 4 or 3 of them. Longer units are skipped in powers of two.
+_SMALLER = 0.25
+_OF_ELEMENTS, _OF_UNITS = ((12, 5), (35, 17), (143, 71)), ((12, 5),)
+_FEWEST_UNITS = 36
+
+_Change = Callable[[Tensor, Tensor], Tensor]
+
+
+def thinned(draws: Draws) -> _Change:
+    """Return what makes all but a few numbers of a tensor nearly vanish; the tensor itself where that is not possible."""
+
+    def change(value: Tensor, _: Tensor) -> Tensor:
+        wide = _wide(value)
+        base = _nearest_to_zero(wide)
+        usual = torch.linalg.vector_norm(wide.nan_to_num(0.0, 0.0, 0.0)) / math.sqrt(wide.numel())
+        if bool(base.abs() > _NEAR_ZERO * usual):
+            return value
+        part = max(_FEW / max(value.shape), _FEWEST / value.numel())
+        factor = torch.where(draws.uniform(value) < part, 1.0, _FAINT)
+        return _towards(wide, base, factor).to(value.dtype)
+
+    return change
+
+
+def layered(draws: Draws) -> _Change:
+    """Return what makes parts of a tensor smaller, by all of its dimensions: every second, every eighth, a half, an eighth.
+
+    A tensor whose dimensions are short is returned itself.
+    """
+
+    def change(value: Tensor, _: Tensor) -> Tensor:
+        wide, factor = _wide(value), torch.ones((), device=value.device)
+        for dim, size in enumerate(value.shape):
+            if size >= _FEWEST_UNITS:
+                shape = [size if other == dim else 1 for other in range(value.dim())]
+                factor = factor * _levels(size, draws, value.device).view(shape)
+        return value if factor.dim() == 0 else _towards(wide, _nearest_to_zero(wide), factor).to(value.dtype)
+
+    return change
+
+
+def _levels(size: int, draws: Draws, device: torch.device) -> Tensor:
+    """Return the factors along a dimension."""
+    random = draws.generator(torch.empty(0))
+    places = torch.arange(size, device=device)
+    found = torch.ones(size, device=device)
+    length = 1
+    while size >= _FEWEST_UNITS * length:
+        for residues, count in _OF_ELEMENTS if length == 1 else _OF_UNITS:
+            smaller = torch.randperm(residues, generator=random)[:count]
+            of_residue = torch.ones(residues).index_fill_(0, smaller, _SMALLER).to(device)
+            found *= of_residue[places // length % residues]
+        length *= 2
+    return found
+
+
+def _wide(value: Tensor) -> Tensor:
+    """Return a tensor in a type that PyTorch has arithmetic for."""
+    return value if value.itemsize >= 4 else value.float()
+
+
+def _nearest_to_zero(wide: Tensor) -> Tensor:
+    """Return what is nearest to zero between the least and the largest number: zero itself where there are both signs."""
+    finite = wide[wide.isfinite()]
+    if finite.numel() == 0:
+        return wide.new_zeros(())
+    least, most = torch.aminmax(finite)
+    return least.clamp(min=0) + most.clamp(max=0)
+
+
+def _towards(wide: Tensor, base: Tensor, factor: Tensor) -> Tensor:
+    """Return numbers that are nearer to one of them; infinities stay, and NaN."""
+    return torch.where(wide.isfinite() & (factor < 1), base + (wide - base) * factor, wide).to(wide.dtype)

@@ -1,0 +1,58 @@
+"""Inputs of a task's own numbers have its range and signs, and few of them decide about a sum, or a part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from opsmith.judging.uneven import layered, thinned
+from opsmith.subject.draws import Draws
+
+TENSORS = {
+    "between 0 and 1": torch.rand(40, 512),
+    "of both signs": torch.randn(3, 64, 64),
+    "below zero": -torch.rand(1 << 15),
+    "in half precision": torch.rand(64, 128).half(),
+    "with infinities": torch.rand(64, 128).masked_fill(torch.arange(128) == 5, torch.inf),
+}
+
+
+@pytest.mark.parametrize("make", [thinned, layered])
+@pytest.mark.parametrize("name", list(TENSORS))
+def test_range_and_signs_stay(name: str, make: Callable[..., Callable[[Tensor, Tensor], Tensor]]) -> None:
+    value = TENSORS[name]
+    found = make(Draws(3))(value, value)
+    assert (found.shape, found.dtype) == (value.shape, value.dtype)
+    assert not torch.equal(found, value)
+    assert value.min() <= found.min() and found.max() <= value.max()
+    assert torch.equal(found.signbit() & (found != 0), value.signbit() & (found != 0))
+    assert bool((found.abs() <= value.abs()).all())
+
+
+def test_few_numbers_decide_about_a_sum() -> None:
+    value = torch.rand(64, 4096)
+    found = thinned(Draws(1))(value, value)
+    large = found > 2.0**-8
+    assert 2 < large.sum(1).float().mean() < 6
+    assert torch.equal(found[large], value[large])
+    assert bool(found.where(large, 0).sum() > 0.7 * found.sum())
+
+
+def test_what_is_not_near_zero_is_not_thinned() -> None:
+    value = 1 + torch.rand(64, 64)
+    assert thinned(Draws(1))(value, value) is value
+
+
+def test_short_dimensions_have_no_parts() -> None:
+    value = torch.rand(32, 32)
+    assert layered(Draws(1))(value, value) is value
+
+
+@pytest.mark.parametrize("step", [2, 3, 4, 5, 6, 7, 8, 11, 13, 16, 64])
+def test_no_sample_of_a_stride_shows_the_mean(step: int) -> None:
+    value = torch.rand(1 << 20)
+    parts = [layered(Draws(seed))(value, value) for seed in (1, 2)]
+    assert max(abs(float(part[::step].mean() / part.mean() - 1)) for part in parts) > 0.03
