@@ -17,6 +17,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import scaled
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.blame import is_of_reference
 from opsmith.subject.case import Case
@@ -26,6 +27,8 @@ from opsmith.subject.values import ROWS_OF_VALUES
 __all__ = ["charge_for_kinds"]
 
 _KINDS = ("special", "nan", "rows", "steep", "huge")
+# A product of complex numbers has NaN beside an infinity or not by how it is computed.
+_OF_COMPLEX = ("steep", "huge")
 # Rows of special values are filled one after another.
 _MOST_ROWS = 1 << 13
 # Numbers near the largest of their type, and how much smaller they are where an algorithm of one pass has to be right.
@@ -54,7 +57,8 @@ def charge_for_kinds(trial: Trial, seed: int, tell: Callable[[Case], None]) -> C
 
 def _cases(trial: Trial, values: Values, seed: int) -> Iterator[Case]:
     """Yield a call for each kind; of several tensors the first alone has rows of special values."""
-    for case in cases_of_kinds(trial.task, values, _KINDS, seed):
+    is_complex = bool(trial.complex_outputs) or any(one.is_complex() for one in tensors_of(list(values.values())))
+    for case in cases_of_kinds(trial.task, values, _OF_COMPLEX if is_complex else _KINDS, seed):
         tensors = case.tensors()
         rows = {name for name, one in tensors.items() if one.values in ROWS_OF_VALUES}
         if not rows:
