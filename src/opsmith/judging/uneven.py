@@ -20,8 +20,8 @@ __all__ = ["layered", "thinned"]
 # About so many numbers of the longest dimension stay as they are, and of a tensor at least so many.
 _FEW, _FEWEST = 4, 16
 # The others are as much nearer to zero, together no more than those in sums of 16,384 terms, and far from denormal. They are
-# no constant: equal terms are all rounded alike, for which a sum may be off by more.
-_FAINT = 2.0**-12
+# no constant: equal terms are all rounded alike, for which a sum may be off by more. In longer sums they would decide.
+_FAINT, _LONGEST = 2.0**-12, 1 << 16
 # A tensor without numbers so much smaller than usual has none that nearly vanish.
 _NEAR_ZERO = 2.0**-10
 # Of a dimension's units some are smaller, by their residues, and units are twice as long from level to level. No sample of
@@ -41,7 +41,7 @@ def thinned(draws: Draws) -> _Change:
         wide = _wide(value)
         base = _nearest_to_zero(wide)
         usual = torch.linalg.vector_norm(wide.nan_to_num(0.0, 0.0, 0.0)) / math.sqrt(wide.numel())
-        if bool(base.abs() > _NEAR_ZERO * usual):
+        if max(value.shape) > _LONGEST or bool(base.abs() > _NEAR_ZERO * usual):
             return value
         part = max(_FEW / max(value.shape), _FEWEST / value.numel())
         factor = torch.where(draws.uniform(value) < part, 1.0, _FAINT)
