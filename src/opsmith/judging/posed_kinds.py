@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from opsmith.judging.cell import CellError
 from opsmith.judging.other_numbers import cases_of_kinds, values_of
 from opsmith.judging.parts import parts_of
@@ -17,18 +19,15 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import scaled
-from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.blame import is_of_reference
 from opsmith.subject.case import Case
 from opsmith.subject.disagreement import Disagreement
-from opsmith.subject.values import ROWS_OF_VALUES
+from opsmith.subject.values import ROWS_OF_VALUES, SPECIAL_VALUES
 
 __all__ = ["charge_for_kinds"]
 
 _KINDS = ("special", "nan", "rows", "steep", "huge")
-# A product of complex numbers has NaN beside an infinity or not by how it is computed.
-_OF_COMPLEX = ("steep", "huge")
 # Rows of special values are filled one after another.
 _MOST_ROWS = 1 << 13
 # Numbers near the largest of their type, and how much smaller they are where an algorithm of one pass has to be right.
@@ -56,9 +55,13 @@ def charge_for_kinds(trial: Trial, seed: int, tell: Callable[[Case], None]) -> C
 
 
 def _cases(trial: Trial, values: Values, seed: int) -> Iterator[Case]:
-    """Yield a call for each kind; of several tensors the first alone has rows of special values."""
-    is_complex = bool(trial.complex_outputs) or any(one.is_complex() for one in tensors_of(list(values.values())))
-    for case in cases_of_kinds(trial.task, values, _OF_COMPLEX if is_complex else _KINDS, seed):
+    """Yield a call for each kind; of several tensors the first alone has rows of special values.
+
+    What NaN and infinities become in complex numbers depends on the formula: (a + ib) c is not a c + ib c for them.
+    """
+    has_complex = trial.complex_outputs or any(map(_is_complex, values.values()))
+    kinds = [kind for kind in _KINDS if not has_complex or kind not in SPECIAL_VALUES]
+    for case in cases_of_kinds(trial.task, values, kinds, seed):
         tensors = case.tensors()
         rows = {name for name, one in tensors.items() if one.values in ROWS_OF_VALUES}
         if not rows:
@@ -68,6 +71,12 @@ def _cases(trial: Trial, values: Values, seed: int) -> Iterator[Case]:
         if first in case.arguments and math.prod(tensors[first].shape[:-1]) <= _MOST_ROWS:
             assert case.base is not None
             yield replace(case, arguments={**case.base.arguments, first: case.arguments[first]})
+
+
+def _is_complex(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_complex, value))
+    return isinstance(value, Tensor) and value.is_complex()
 
 
 def _wrong_for_kind(trial: Trial, like: Values, case: Case) -> str:
