@@ -17,7 +17,7 @@ from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
 from opsmith.judging.diagnosis import same_numbers
-from opsmith.judging.own_memory import views_of_reference
+from opsmith.judging.own_memory import Views, charge_against, views_of_reference
 from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
@@ -102,10 +102,8 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     charges += call.charges.values()
     charges += [repeated] if repeated is not None else []
     if trial.shared and (right := views_of_reference(trial, next(iter(trial.task.makers.values()))(seed))) is not None:
-        more = trial.shared - right.shared
-        charges += (
-            [Charge(Refusal.ALIASED_RESULT, f"output {min(more)} lies in the memory of an input")] if more else []
-        )
+        aliased = charge_against(Views(frozenset(trial.shared), frozenset()), right)
+        charges += [aliased] if aliased is not None else []
     states = {_KINDS: "right" if kinds is None else "wrong"} if asked else {}
     states |= {f"{one.item.name} {one.dtype}".strip(): _state(one) for one in asked}
     return _verdict(charges, asked, states, trial.calls)

@@ -24,7 +24,7 @@ from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial, Values
 
-__all__ = ["Views", "charge_for_memory", "charge_for_views", "views_in", "views_of_reference"]
+__all__ = ["Views", "charge_against", "charge_for_memory", "charge_for_views", "views_in", "views_of_reference"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def charge_for_memory(trial: Trial, values: Values, like: Sequence[Tensor]) -> C
         return None
     if (right := views_of_reference(trial, values)) is None:
         return None
-    charge = _charge(Views(frozenset(trial.shared), frozenset(trial.overlapping)), right)
+    charge = charge_against(Views(frozenset(trial.shared), frozenset(trial.overlapping)), right)
     return charge if charge is not None or not trial.cell.is_exact else _charge_by_looking(trial, values, like, right)
 
 
@@ -103,10 +103,11 @@ def charge_for_views(cell: Cell, done: Batch, at: int, found: list[Tensor], righ
         if strides is not None and overlaps_itself(one.shape, strides)
     ]
     changed = [number for number, one in enumerate(found) if not are_same([one], [again[number]])]
-    return _charge(Views(frozenset(changed), frozenset(overlapping)), right)
+    return charge_against(Views(frozenset(changed), frozenset(overlapping)), right)
 
 
-def _charge(views: Views, right: Views) -> Charge | None:
+def charge_against(views: Views, right: Views) -> Charge | None:
+    """Return the charge for results that are views where the reference's, which are `right`, are not."""
     if more := views.shared - right.shared:
         return Charge(Refusal.ALIASED_RESULT, f"output {min(more)} lies in the memory of an input")
     if more := views.overlapping - right.overlapping:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from opsmith.ops.bias_act import bias_activation, bias_activation_backward
+from opsmith.ops.bias_act import bias_act, bias_activation_backward
 
 __all__ = ["bias_relu", "conv_relu", "fuses"]
 
@@ -103,7 +103,7 @@ class _ReLU(torch.autograd.Function):
 class _BiasReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
-        y = _of_columns(bias_activation(_columns(x), bias, "relu"), x)
+        y = bias_act(x, bias, act="relu", gain=1.0)
         ctx.save_for_backward(y)
         return y
 
