@@ -125,6 +125,24 @@ def test_the_gradient_of_a_bias_is_the_sum_over_pixels(monkeypatch, layout, is_p
     compare_bias(torch.randn(3, 5, 4, 6, dtype=torch.float64).contiguous(memory_format=layout))
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(2, 3, 8, 12), (2, 3, 7, 12), (2, 3, 1, 1), (1, 1, 2, 2)])
+@pytest.mark.parametrize("frozen", [None, 0, 1])
+def test_what_is_coarser_is_enlarged_and_added(layout, shape, frozen):
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=torch.float64).contiguous(memory_format=layout)
+    coarse = torch.randn(*shape[:2], -(-shape[2] // 2), -(-shape[3] // 2), dtype=torch.float64)
+    inputs = [each.requires_grad_(number != frozen) for number, each in enumerate((x, coarse))]
+    expected = x + functional.interpolate(coarse, size=shape[2:], mode="nearest")
+    overwritten = 1 * x
+    found = fused.add_enlarged(overwritten, coarse)
+    assert found.data_ptr() == overwritten.data_ptr()
+    assert torch.equal(found, expected)
+    gradient, wanted = torch.randn_like(found), [each for each in inputs if each.requires_grad]
+    of_found, of_expected = (torch.autograd.grad(each, wanted, gradient) for each in (found, expected))
+    torch.testing.assert_close(of_found, of_expected)
+
+
 @pytest.mark.parametrize("norm", [None, "frozen", "batch", "group"])
 @pytest.mark.parametrize("deformable", [False, True])
 def test_a_layer_and_its_bias_are_the_layer(norm, deformable):

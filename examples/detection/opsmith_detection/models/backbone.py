@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith_detection.config import BackboneConfig
-from opsmith_detection.models.fused import add_bias
+from opsmith_detection.models.fused import add_bias, add_enlarged
 from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
 
 __all__ = ["Normalise", "Pyramid", "ResNet"]
@@ -156,7 +156,7 @@ class Pyramid(nn.Module):
             else:
                 part, bias = inner.without_bias(feature)
                 coarse = above if bias is None else add_bias(above, bias)  # of a quarter of the pixels
-                above = part.add_(functional.interpolate(coarse, size=feature.shape[2:], mode="nearest"))
+                above = add_enlarged(part, coarse)
             levels.insert(0, outer(above))
         if self.extra == "pool":
             return [*levels, functional.max_pool2d(levels[-1], 1, stride=2)]

@@ -35,8 +35,9 @@ struct Box {
 
   __device__ float overlap(const Box& other) const {
     const float width = fminf(x2, other.x2) - fmaxf(x1, other.x1), height = fminf(y2, other.y2) - fmaxf(y1, other.y1);
-    const float shared = product(fmaxf(width, 0.0f), fmaxf(height, 0.0f));
-    return shared / (area + other.area - shared);
+    const float shared = product(fmaxf(width, 0.0f), fmaxf(height, 0.0f)), all = area + other.area - shared;
+    // Most boxes do not meet, and a division takes as long as all the rest.
+    return shared == 0.0f && all > 0.0f ? 0.0f : shared / all;
   }
 };
 
