@@ -15,7 +15,7 @@ from opsmith_detection.config import NORM_GROUPS
 from opsmith_detection.models.fused import add_bias, conv_relu, fuses
 from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 
-__all__ = ["ConvNorm", "Norm", "computed_again"]
+__all__ = ["ConvNorm", "Norm", "computed_again", "without_copies"]
 
 Norm = Literal["frozen", "batch", "sync", "group"]
 
@@ -24,11 +24,15 @@ def computed_again(function: Callable[..., Tensor], *inputs: Tensor, enabled: bo
     """Return what a function makes of tensors. If enabled, it is called again for the backward, and keeps inputs alone."""
     if not enabled:
         return function(*inputs)
-    device = inputs[0].device.type
     # Calls that share a weight would share autocast's copy of it, too, and sum up their gradients in 16 bits.
-    with torch.autocast(device, enabled=torch.is_autocast_enabled(device), cache_enabled=False):
+    with without_copies(inputs[0].device):
         result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
     return result
+
+
+def without_copies(device: torch.device) -> torch.autocast:
+    """Return the context in which autocast, if it is enabled, keeps no copies of weights in 16 bits."""
+    return torch.autocast(device.type, enabled=torch.is_autocast_enabled(device.type), cache_enabled=False)
 
 
 class _Kind(NamedTuple):
