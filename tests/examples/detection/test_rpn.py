@@ -13,7 +13,7 @@ SIZES = ((20, 28), (10, 14), (5, 7), (3, 4), (2, 2))
 
 def predict_all(rpn: RPN, levels: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Return the logits and the offsets of all anchors of all levels, with a gradient."""
-    both = [rpn._predict(rpn.convs(level)) for level in levels]
+    both = [rpn._predict(rpn.convs(level), *rpn._last()) for level in levels]
     logits, deltas = (torch.cat([each.flatten(1, 3) for each in kind], 1) for kind in zip(*both, strict=True))
     return logits, deltas
 

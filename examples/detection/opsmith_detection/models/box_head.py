@@ -14,13 +14,14 @@ from opsmith_detection.config import BoxHeadConfig
 from opsmith_detection.models.boxes import box_loss, clip, decode, detect, has_area, pick
 from opsmith_detection.models.layers import ConvNorm, Norm
 from opsmith_detection.models.matching import IGNORED, match, objects_of, sample
+from opsmith_detection.models.pixels import scales_of
 from opsmith_detection.models.rpn import Proposals
 from opsmith_detection.structures import Detections, Targets
 
 __all__ = ["BoxHead", "RoIs", "pool"]
 
 _WEIGHTS = (10.0, 5.0)  # of the coding of boxes
-_STRIDES = (4, 8, 16, 32)
+_POOLED = 4  # levels, the finest ones
 
 
 class RoIs(NamedTuple):
@@ -41,9 +42,8 @@ def pool(levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, bins: int) -
     """Return the features of the boxes of each image, [B, K, 4], as [B K, C, bins, bins]: zeros where they are not valid."""
     images = torch.arange(len(boxes), device=boxes.device)[:, None]
     rois = torch.cat([torch.where(is_valid, images, -1)[..., None], boxes], -1)
-    pooled = roi_align_pyramid(
-        levels[: len(_STRIDES)], rois.flatten(0, 1), bins, [1 / stride for stride in _STRIDES], sampling_ratio=2
-    )
+    levels = levels[:_POOLED]
+    pooled = roi_align_pyramid(levels, rois.flatten(0, 1), bins, scales_of(levels), sampling_ratio=2)
     if pooled.requires_grad and pooled.is_contiguous(memory_format=torch.channels_last):
         # Linear layers take a box's features in another order, in which its gradients would be spread over the levels and
         # added to those of convolutions.

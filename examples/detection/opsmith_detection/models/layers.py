@@ -131,11 +131,12 @@ class ConvNorm(nn.Module):
         fixed = self._fixed()
         if fixed is not None:
             weight, bias = fixed
-            if bias is not None and shift is not None:
+            if shift is not None:
                 bias, shift = bias + shift, None
-            if self.relu and self.offsets is None and bias is not None and fuses(x, weight):
+            may_fuse = self.offsets is None and fuses(x, weight)
+            if may_fuse and self.relu:
                 return conv_relu(x, weight, bias, residual, self.stride, self.padding)
-            if bias is not None and bias.requires_grad and self.offsets is None and fuses(x, weight):
+            if may_fuse and bias.requires_grad:
                 x = add_bias(self._convolve(x, weight, None), bias)
             else:
                 x = self._convolve(x, weight, bias)
@@ -160,9 +161,10 @@ class ConvNorm(nn.Module):
         weight, bias = fixed
         return self._convolve(x, weight, None), bias
 
-    def _fixed(self) -> tuple[Tensor, Tensor | None] | None:
+    def _fixed(self) -> tuple[Tensor, Tensor] | None:
         """Return weight and bias of a convolution that is all of the layer but its ReLU; None where statistics are made."""
         if self.norm is None:
+            assert self.conv.bias is not None
             return self.conv.weight, self.conv.bias
         if isinstance(self.norm, FrozenNorm) or (isinstance(self.norm, BatchNorm) and not self.norm.training):
             return self._fold(self.norm)

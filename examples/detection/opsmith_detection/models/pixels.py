@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opsmith.ops import roi_align_pyramid
 
-__all__ = ["Pixels", "around", "pixels_of"]
+__all__ = ["Pixels", "around", "pixels_of", "scales_of"]
 
 _STRIDE = 4  # of the first level; each of the next ones has twice that of the one before
 
@@ -24,6 +24,11 @@ class Pixels(NamedTuple):
     width: Tensor
     height: Tensor
     stride: Tensor
+
+
+def scales_of(levels: Sequence[Tensor]) -> list[float]:
+    """Return what coordinates of images are multiplied with to be those of each of a pyramid's levels."""
+    return [1 / (_STRIDE << number) for number in range(len(levels))]
 
 
 def pixels_of(levels: Sequence[Tensor], chosen: Tensor, count: int) -> tuple[Pixels, Tensor]:
@@ -59,7 +64,7 @@ def around(levels: Sequence[Tensor], pixels: Pixels, reach: int) -> tuple[Tensor
         levels,
         boxes,
         side,
-        [1 / (_STRIDE << number) for number in range(len(levels))],
+        scales_of(levels),
         sampling_ratio=1,
         aligned=True,
         # The boxes of a level have `side` times its stride, and are to be well within those that the level gets.

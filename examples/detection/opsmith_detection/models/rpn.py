@@ -51,14 +51,17 @@ class RPN(nn.Module):
         proposals = self._propose(levels, anchors, sizes, is_training=objects is not None)
         return proposals, {} if objects is None else self._losses(levels, torch.cat(anchors), objects)
 
-    def _predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _last(self) -> tuple[Tensor, Tensor]:
+        """Return the weight and the bias of both predictions in one convolution, which reads the features once."""
+        assert self.objectness.conv.bias is not None and self.deltas.conv.bias is not None
+        weight = torch.cat([self.objectness.conv.weight, self.deltas.conv.weight])
+        return weight, torch.cat([self.objectness.conv.bias, self.deltas.conv.bias])
+
+    def _predict(self, features: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """Return of pixels [N, C, H, W] the logits of their anchors, float32 [N, H, W, count], and offsets, [..., 4].
 
-        Both in one convolution, which reads the features once; by pixel they lie as they are needed.
+        By pixel they lie as they are needed.
         """
-        weight = torch.cat([self.objectness.conv.weight, self.deltas.conv.weight])
-        parts = [self.objectness.conv.bias, self.deltas.conv.bias]
-        bias = torch.cat([part for part in parts if part is not None])
         both = functional.conv2d(features, weight, bias).permute(0, 2, 3, 1).float()
         return both[..., : self.anchors.count], both[..., self.anchors.count :].unflatten(3, (-1, 4))
 
@@ -69,7 +72,7 @@ class RPN(nn.Module):
         x, is_inside = around(levels, pixels, reach)
         for conv in self.convs:  # each of which pads with zeros
             x = conv(torch.where(is_inside, x, 0.0))
-        logits, deltas = self._predict(x[:, :, reach : reach + 1, reach : reach + 1])
+        logits, deltas = self._predict(x[:, :, reach : reach + 1, reach : reach + 1], *self._last())
         of_anchor = anchor.flatten()[:, None]
         logits = logits.flatten(1).gather(1, of_anchor)
         deltas = deltas.flatten(1, 3).gather(1, of_anchor[..., None].expand(-1, -1, 4))
@@ -82,12 +85,13 @@ class RPN(nn.Module):
         candidates, most = (
             both[0] if is_training else both[1] for both in (self.config.candidates, self.config.proposals)
         )
+        last = self._last()
         boxes, scores, groups = [], [], []
         for number, (level, anchors_of_level) in enumerate(zip(levels, anchors, strict=True)):
             with without_copies(
                 level.device
             ):  # those of some releases of PyTorch have no gradient, and the losses take them
-                logits, moves = (each.flatten(1, 3) for each in self._predict(self.convs(level)))
+                logits, moves = (each.flatten(1, 3) for each in self._predict(self.convs(level), *last))
             best, index = logits.topk(min(candidates, logits.shape[1]))
             scores.append(best.sigmoid())
             boxes.append(decode(pick(moves, index), anchors_of_level[index]))
