@@ -24,6 +24,7 @@ __all__ = [
     "offset_of",
     "overlaps_itself",
     "read_tensor",
+    "span_along",
     "span_of",
     "sum_of_words",
     "view_of",
@@ -82,9 +83,12 @@ def sum_of_words(content: Tensor) -> int:
 
 def span_of(tensor: Tensor) -> int:
     """Return how many elements lie between a tensor's first and last, both counted."""
-    if tensor.numel() == 0:
-        return 0
-    return int(1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
+    return span_along(tensor.shape, tensor.stride()) if tensor.numel() else 0
+
+
+def span_along(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Return the same for sizes and strides, of which no size is 0."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
 def overlaps_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:

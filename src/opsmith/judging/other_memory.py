@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from opsmith.judging.memory import span_along
+
 __all__ = ["OtherMemory", "SpreadError"]
 
 # What lies between the elements of a result that is not dense is read as well, up to so many times their bytes, or so many
@@ -53,7 +55,7 @@ class OtherMemory:
         sizes, steps = [like.shape[dim] for dim in dims], [strides[dim] for dim in dims]
         outer = _outer_of(sizes, steps, like.dtype.itemsize)
         found = torch.empty(like.shape, dtype=like.dtype)
-        by_pieces, span = found.permute(dims), _span_of(sizes[outer:], steps[outer:])
+        by_pieces, span = found.permute(dims), span_along(sizes[outer:], steps[outer:])
         for index in itertools.product(*map(range, sizes[:outer])):
             at = sum(number * step for number, step in zip(index, steps, strict=False))
             elements = self._elements(address + at * like.dtype.itemsize, span, like.dtype)
@@ -74,10 +76,6 @@ class OtherMemory:
         return torch.frombuffer(content, dtype=dtype)
 
 
-def _span_of(sizes: Sequence[int], steps: Sequence[int]) -> int:
-    return 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
-
-
 def _outer_of(sizes: Sequence[int], steps: Sequence[int], element_bytes: int) -> int:
     """Return for how many outer dimensions each index is a piece, so that little is read between elements.
 
@@ -88,6 +86,6 @@ def _outer_of(sizes: Sequence[int], steps: Sequence[int], element_bytes: int) ->
         pieces = math.prod(sizes[:outer])
         if pieces > _MOST_PIECES:
             break
-        if pieces * _span_of(sizes[outer:], steps[outer:]) <= most:
+        if pieces * span_along(sizes[outer:], steps[outer:]) <= most:
             return outer
     raise SpreadError("its elements lie too far apart to be read")
