@@ -49,7 +49,7 @@ def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("count", "images", "channels"), [(2, 2, 3), (300, 2, 264), (600, 9, 36)])
 def test_agrees_with_the_cpu(layout: str, count: int, images: int, channels: int) -> None:
     # Few boxes are taken one by one. Many of this size cover the images so often that their bins are made of maxima of
-    # squares; nine are more than a part of their table has. The sums of small whole numbers are exact.
+    # squares. The sums of small whole numbers are exact.
     generator = torch.Generator().manual_seed(count)
     features = laid_out(torch.randint(-99, 99, (images, channels, 100, 150), generator=generator).float(), layout)
     boxes = some_boxes(count, images, 160, 3)
@@ -95,6 +95,20 @@ def test_boxes_of_every_size_in_one_call(
     values, nowhere = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes)
     torch.testing.assert_close(values.cpu(), expected, rtol=0, atol=0, equal_nan=True)
     assert nowhere.numel() == 0
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_squares_of_channels_that_are_made_one_group_after_the_other(layout: str) -> None:
+    # So many that the maxima of all of them would take more memory than a group may, and the second group has fewer.
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randint(-99, 99, (2, 136, 200, 300), generator=generator).double()
+    boxes = some_boxes(300, 2, 200, 3)
+    features, sizes = laid_out(features, layout), (2, 200, 300, 7, 7, 1.0)
+    expected, pixels = roi_pool_sized.torch_op(features, boxes, *sizes, True)
+    found, places = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes, True)
+    assert torch.equal(found.cpu(), expected)
+    assert torch.equal(places.cpu(), pixels)
+    assert torch.equal(roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes)[0].cpu(), expected)
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)

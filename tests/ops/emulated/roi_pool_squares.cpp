@@ -7,6 +7,7 @@
 #include <random>
 
 #include "../../../src/opsmith/ops/roi_pool/square_bins.cuh"
+#include "../../../src/opsmith/ops/roi_pool/square_tile.cuh"
 
 namespace {
 
@@ -55,21 +56,20 @@ bool agrees(const Case& call) {
   if (vectors)
     features = {
         data.data(), {images, channels, height, width}, {channels * pixels, 1, int64_t{width} * channels, channels}};
-  const int64_t entries = images * pixels * part_lanes;
+  const int parts = (channels + part_channels<T> - 1) / part_channels<T>;
+  const int64_t entries = parts * images * pixels * part_lanes;
   std::vector<Vector<uint32_t, 4>> room(static_cast<size_t>(Squares<vectors, T>::bytes(entries, has_places)) / 16 + 1);
   const Squares<vectors, T> squares(room.data(), entries);
   const PlaneSteps plane{static_cast<int>(features.stride[2]), static_cast<int>(features.stride[3])};
-  static TilePixels<T> memory;
+  static TilePixels<has_places, T> memory;
   bool is_right = true;
-  // More parts than are in memory at once.
-  for (int part = 0; part * part_channels<T> < channels; ++part) {
+  for (int part = 0; part < parts; ++part) {
     emulated::launch(1, square_threads, [&] {
       for (int image = 0; image < images; ++image) {
         for (int row = 0; row < height; row += tile_rows) {
           for (int column = 0; column < width; column += tile_columns) {
-            load_tile<vectors>(features, {image, image, row, column}, part * part_channels<T>, memory);
-            __syncthreads();
-            make_squares<has_places>(memory, {image, image, row, column}, part, height, width, squares);
+            const SquareTile tile{image, row, column, std::min(tile_rows, height - row)};
+            make_tile<vectors, has_places>(features, tile, part * part_channels<T>, part, squares, memory);
             __syncthreads();
           }
         }
@@ -80,10 +80,11 @@ bool agrees(const Case& call) {
       const int channel = part * part_channels<T> + lane * lane_channels<T>;
       if (channel >= channels) continue;
       const Range y = some_pixels(height), x = some_pixels(width);
-      const LevelOfImage<vectors, T> from(squares, part, level_of(y, x), image, pixels, width, lane,
-                                          &features(image, channel, 0, 0), plane);
-      std::conditional_t<has_places, LargestSquares<lane_channels<T>, T>, LargestValues<lane_channels<T>, T>> found;
-      look_through_squares(from, y, x, found);
+      const int first = (part * images + image) * height * width * part_lanes + lane;
+      const LevelOfImage<vectors, T> from(squares, level_of(y, x), first, width, &features(image, channel, 0, 0),
+                                          plane);
+      std::conditional_t<has_places, LargestSquares<lane_channels<T>, T>, LargestValues<lane_channels<T>, T>> found[1];
+      look_through_squares<0>(from, y, x, 1, found);
       for (int c = 0; c < lane_channels<T> && channel + c < channels; ++c) {
         compute_t<T> most = 0;
         int place = -1;
@@ -93,8 +94,8 @@ bool agrees(const Case& call) {
             if (place < 0 || is_larger(value, most)) most = value, place = v * width + u;
           }
         }
-        is_right &= are_same<compute_t<T>>(found.element(c), most);
-        if constexpr (has_places) is_right &= found.place[c] == place;
+        is_right &= are_same<compute_t<T>>(found[0].element(c), most);
+        if constexpr (has_places) is_right &= found[0].place[c] == place;
       }
     }
   }

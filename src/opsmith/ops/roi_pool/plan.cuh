@@ -31,9 +31,8 @@ struct PlannedBox {
   int image, at_once;  // as in RowSteps; negative where there are several steps
 };
 
-// In memory of a call, pair by pair: whether it is one of large boxes and how many turns are drawn; how many turns of
-// each part are done, of its squares and of its bins (turns.cuh); and of each box a PlannedBox and the pixels of its
-// rows of bins and of its columns.
+// In memory of a call, pair by pair: whether it is one of large boxes, and of each box a PlannedBox and the pixels of
+// its rows of bins and of its columns.
 struct Plan {
   struct alignas(8) Pair {
     int32_t first, second;
@@ -41,12 +40,10 @@ struct Plan {
   static constexpr int box_pairs = sizeof(PlannedBox) / sizeof(Pair);
   Pair* data;
   int boxes, rows, columns;
-  int parts;
 
-  int64_t pairs() const { return 1 + parts + int64_t{boxes} * (box_pairs + rows + columns); }
+  int64_t pairs() const { return 1 + int64_t{boxes} * (box_pairs + rows + columns); }
 
-  __device__ Pair& progress(int part) const { return data[1 + part]; }
-  __device__ Pair* of_box(int64_t k) const { return data + 1 + parts + k * (box_pairs + rows + columns); }
+  __device__ Pair* of_box(int64_t k) const { return data + 1 + k * (box_pairs + rows + columns); }
   __device__ PlannedBox& box(int64_t k) const { return *reinterpret_cast<PlannedBox*>(of_box(k)); }
   __device__ Pair& pair(int64_t k, bool is_row, int index) const {
     return of_box(k)[box_pairs + (is_row ? index : rows + index)];
@@ -55,23 +52,24 @@ struct Plan {
   __device__ Range column(int64_t k, int j) const { return range_of(pair(k, false, j)); }
   __device__ static Range range_of(const Pair& pair) { return {pair.first, pair.second}; }
 
-  // How many turns blocks have drawn.
-  __device__ int32_t* turns() const { return &data->second; }
   // Whether most of the work is in large boxes. Not read through the first-level cache: kernels that come up early ask.
   __device__ bool is_of_large() const { return *static_cast<const volatile int32_t*>(&data->first) != 0; }
 };
 
 // To begin a kernel with that is launched behind that of small boxes: whether it has anything to do. What was written
-// before is there then.
-__device__ inline bool is_for_large(const Plan& plan) {
-  if (!plan.is_of_large()) {
-    // One block waits: kernels behind this one wait for this one alone. The plan is there: the kernel that has let this
-    // one come up has waited for it.
-    if (blockIdx.x == 0) wait_for_earlier_kernels();
-    return false;
+// before is there then. The plan is there before: no kernel behind it comes up until it is.
+//
+// With `is_next_for_large` the kernel behind this one begins in the same way, so it may come up without waiting: where
+// there is nothing to do, all of them are over before that of small boxes is.
+__device__ inline bool is_for_large(const Plan& plan, bool is_next_for_large) {
+  if (is_next_for_large) let_next_kernel_come_up();
+  if (plan.is_of_large()) {
+    wait_for_earlier_kernels();
+    return true;
   }
-  wait_for_earlier_kernels();
-  return true;
+  // One block waits: kernels behind this one wait for this one alone.
+  if (blockIdx.x == 0 && blockIdx.y == 0) wait_for_earlier_kernels();
+  return false;
 }
 
 // How many pixels the bins of a box have, roughly: those on the edge between two are of both.
@@ -83,14 +81,11 @@ __device__ inline float work_of(const Roi& roi, const Pooling& pooling) {
   return roi.image < 0 ? 0 : along(roi.y, pooling.out_height) * along(roi.x, pooling.out_width);
 }
 
-// Says whether the boxes have as much work as large ones, and that no turn is done yet; to be called by all threads of
-// a block.
+// Says whether the boxes have as much work as large ones; to be called by all threads of a block.
 __device__ inline void plan_call(const View<const float, 2>& boxes, const Pooling& pooling, const Plan& plan,
                                  float large_work) {
   __shared__ float of_warp[plan_threads / lanes];
   const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll 1
-  for (int part = thread; part < plan.parts; part += plan_threads) plan.progress(part) = {0, 0};
   float work[1] = {0};
 #pragma unroll 1
   for (int64_t k = thread; k < boxes.size[0]; k += plan_threads) {

@@ -19,16 +19,15 @@ constexpr int small_width = 4;
 template <int width, bool vectors, bool has_places, class T>
 void launch_planned(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
                     const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
-  const Turns turns = make_turns<vectors>(features, out, has_places);
-  const bool has_squares = turns.parts > 0;
-  Plan plan{nullptr, static_cast<int>(out.size[0]), static_cast<int>(out.size[2]), static_cast<int>(out.size[3]),
-            turns.parts};
+  const SquareGroups groups = group_squares<vectors>(features, has_places);
+  const bool has_squares = groups.groups > 0;
+  Plan plan{nullptr, static_cast<int>(out.size[0]), static_cast<int>(out.size[2]), static_cast<int>(out.size[3])};
   const Workspace<Plan::Pair> room(plan.pairs());
   plan.data = room.data;
-  const float large_work = has_squares ? least_large_work<vectors>(features, turns) : INFINITY;
+  const float large_work = has_squares ? least_large_work<vectors>(features, groups) : INFINITY;
   launch_plan(boxes, pooling, plan, large_work, stream);
   launch_small<vectors ? width : small_width, vectors, has_places>(features, plan, out, argmax, stream);
-  if (has_squares) launch_large<vectors, has_places>(features, plan, turns, out, argmax, stream);
+  if (has_squares) launch_large<vectors, has_places>(features, plan, groups, out, argmax, stream);
 }
 
 template <int width, bool vectors, class T>
