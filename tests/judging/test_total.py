@@ -11,6 +11,7 @@ from judging_kit.candidates import RIGHT, judged
 from judging_kit.cells import answer, cell_of
 
 from opsmith.judging.patience import OverTotal
+from opsmith.judging.refusals import Refusal
 
 SLOW = "import time\n" + RIGHT.replace("    return", "    time.sleep({})\n    return")
 
@@ -36,7 +37,7 @@ def test_a_call_within_its_limit_is_stopped_when_all_are_over() -> None:
 def test_what_has_no_verdict_by_then_is_not_judged(is_operator: bool, tmp_path: Path) -> None:
     judgement = judged(tmp_path, SLOW.format(0.3), seconds=0.3, operator=is_operator)
     assert judgement.as_posed.state == judgement.as_operator.state == "not judged"
-    assert "stopped after 2 s" in judgement.as_posed.note
+    assert "it was stopped after" in judgement.as_posed.note
     assert not judgement.ok
     assert "not judged as posed" in str(judgement)
 
@@ -50,3 +51,9 @@ def test_calls_that_were_not_timed_to_the_end_leave_no_verdict(tmp_path: Path) -
     assert judgement.as_posed.state == "not judged"
     assert judgement.as_posed.calls > 0
     assert not judgement.speeds
+
+
+def test_a_first_call_that_does_not_end_has_hung_whatever_the_budget(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, SLOW.format(60), seconds=0.3, load_seconds=4.0, call_seconds=1.0)
+    assert judgement.as_posed.state == "refused"
+    assert [charge.refusal for charge in judgement.as_posed.charges] == [Refusal.HUNG]

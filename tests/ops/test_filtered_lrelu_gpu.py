@@ -96,6 +96,17 @@ def test_agrees_with_the_definition_where_there_are_many_images(layout: str, dty
                     agrees(shape, dtype, layout, coarse((taps,)), coarse(taps_down), arguments)
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 5, 40_000), (1, 2, 40_000, 5), (1, 1, 3, 140_000)], ids=str)
+@pytest.mark.parametrize("form", FORMS[:5], ids=str)
+def test_agrees_with_the_definition_along_thousands_of_pixels(
+    form: tuple[int, tuple[int, ...], int, tuple[int, ...]], shape: tuple[int, ...]
+) -> None:
+    up, up_taps, down, down_taps = form
+    torch.manual_seed(0)
+    arguments = {"up": up, "down": down, "padding": [20, 19, 20, 19], "gain": 1.5, "slope": 0.25, "clamp": 2.0}
+    agrees(shape, torch.float32, "contiguous", coarse(up_taps), coarse(down_taps), arguments)
+
+
 @pytest.mark.parametrize("form", FORMS[:5], ids=str)
 def test_many_images_go_to_the_kernels_of_their_own_filters(
     form: tuple[int, tuple[int, ...], int, tuple[int, ...]],

@@ -137,7 +137,7 @@ def _train_in(world: World, config: Config, *, resume: bool) -> dict[str, float]
 
 
 def _run() -> None:
-    """Run a command. What is wrong with a configuration or the data is said in a line, without a traceback."""
+    """Run a command. What is wrong with a configuration, the data or a file is said in a line, without a traceback."""
     try:
         record(main)(standalone_mode=False)  # torchrun shows what a process recorded as it died
     except click.ClickException as error:
@@ -147,6 +147,11 @@ def _run() -> None:
         sys.exit(f"interrupted{_GOES_ON.get(' '.join(sys.argv[1:2]), '')}")
     except DetectionError as error:
         click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}", err=True)
         sys.exit(1)
 
 

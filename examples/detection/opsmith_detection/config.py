@@ -161,7 +161,7 @@ class ModelConfig:
     box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
     mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
     retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
-    recompute: bool = False  # activations of the ResNet, the RPN, masks and RetinaNet's heads, instead of keeping them
+    recompute: bool = False  # activations of the ResNet, masks and RetinaNet's heads, instead of keeping them
 
     @model_validator(mode="after")
     def _counts_batches_once(self) -> ModelConfig:

@@ -17,6 +17,7 @@ from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
 from opsmith.judging.other_numbers import cases_of_kinds, changed, mixed, strewn, values_of
 from opsmith.judging.own_memory import charge_for_memory
+from opsmith.judging.patience import OverTotal
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
@@ -43,6 +44,8 @@ _TIMES = 3
 _STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
 # Of how many arguments each is thinned, the largest ones, and in how many ways parts are made smaller (see `uneven`).
 _THINNED, _LAYERED = 4, 2
+# What may as well be of a candidate that becomes wrong after a while.
+_ONLY_WRONG = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.WRONG_FOR_OTHER_VALUES)
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,21 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
             if (charge := charge_for_memory(trial, posed.values(0), earlier[-1])) is not None:
                 raise _Refused(replace(charge, where=label))
     except _Refused as refused:
-        return Part("refused", (refused.charge,), trial.calls, states)
+        charge = refused.charge
+        if charge.refusal in _ONLY_WRONG and states["values"] == "right" and _is_wrong_by_now(trial, posed.values(0)):
+            charge = replace(charge, refusal=Refusal.DRIFTS)
+        return Part("refused", (charge,), trial.calls, states)
     except CellError as error:
         return Part("refused", (replace(error.charge, where=error.charge.where or label),), trial.calls, states)
     return Part("accepted", (), trial.calls, states)
+
+
+def _is_wrong_by_now(trial: Trial, values: Values) -> bool:
+    """Whether a call is wrong that was right; whatever else becomes of it says nothing."""
+    try:
+        return trial.wrong(trial.call(values), trial.expected(values)) is not None
+    except (CellError, OverTotal):
+        return False
 
 
 def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -202,9 +216,7 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
     others = [one for number, one in enumerate(every) if number != index]
     if (charge := of_another_call(trial, every[index], others, slots[-1], wrong, where)) is not None:
         raise _Refused(charge)
-    charge = charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index)
-    is_late = charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION)
-    raise _Refused(replace(charge, refusal=Refusal.DRIFTS) if is_late else charge)
+    raise _Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index))
 
 
 def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:

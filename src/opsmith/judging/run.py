@@ -46,7 +46,8 @@ __all__ = ["run_judge"]
 
 # What is begun last: what is asked of values as posed, then rounds of timing; the rest is for the operator.
 _POSED, _TIMED = 0.4, 0.65
-# In so many times the budget, or in a minute, all ends: what a verdict needs may take longer than its share until then.
+# In so many times the budget, or in a minute, all ends: what a verdict needs may take longer than its share until then. A
+# first call may build the candidate, and has time to.
 _TOTAL, _LEAST_TOTAL_S = 3.0, 60.0
 # Tensors of no more elements have one thread where nothing is timed. Several are hardly faster, and on a busy machine ten
 # times slower, because each operation waits for all of them.
@@ -192,7 +193,7 @@ class _Judge:
         cell.open(self.task.entry)
         # The time for loading does not count.
         now_s = time.monotonic()
-        cell.process.limit_total(max(_LEAST_TOTAL_S, _TOTAL * options.seconds))
+        cell.process.limit_total(max(_LEAST_TOTAL_S, _TOTAL * options.seconds, options.load_seconds + options.seconds))
         try:
             self._as_posed(cell, now_s, overhead)
         except OverTotal as over:

@@ -42,6 +42,7 @@ def test_mistakes_are_told_in_a_line(folder: Path, tmp_path: Path):
         (("train", f"data.train={tmp_path}/a.json"), "make detect"),
         (("eval", "--checkpoint", str(tmp_path)), "has no checkpoint: train first"),
         (("train", "--device", "tpu"), "--device tpu is not"),
+        (("train", "--config", CONFIG, *tiny_overrides(folder), "output=/proc/run"), "error: /proc/run"),
     ):
         done = run(*arguments)
         assert done.returncode == 1

@@ -101,6 +101,73 @@ def test_bias_and_relu_are_those_of_single_operators_and_keep_the_result_alone(l
     torch.testing.assert_close(found, torch.autograd.grad(expected, wanted, gradient))
 
 
+def compare_bias(x: Tensor, **tolerances: float) -> None:
+    """Compare the gradients of a sum with a bias with those of a single operator, in at least float32."""
+    kind = torch.promote_types(x.dtype, torch.float32)
+    inputs = [x.requires_grad_(), torch.randn(x.shape[1], device=x.device).to(kind).requires_grad_()]
+    y = fused.add_bias(*inputs)
+    assert y.dtype == x.dtype
+    exact = [each.detach().to(kind).requires_grad_() for each in inputs]
+    expected = exact[0] + exact[1].to(x.dtype)[:, None, None]
+    torch.testing.assert_close(y.to(kind), expected, **tolerances)
+    gradient = torch.randn_like(y)
+    found = torch.autograd.grad(y, inputs, gradient)
+    wanted = torch.autograd.grad(expected, exact, gradient.to(kind))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.to(kind), other, **tolerances)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("is_product", [False, True])
+def test_the_gradient_of_a_bias_is_the_sum_over_pixels(monkeypatch, layout, is_product):
+    monkeypatch.setattr(fused, "fuses", lambda *_: is_product)
+    torch.manual_seed(0)
+    compare_bias(torch.randn(3, 5, 4, 6, dtype=torch.float64).contiguous(memory_format=layout))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shape", [(2, 3, 8, 12), (2, 3, 7, 12), (2, 3, 1, 1), (1, 1, 2, 2)])
+@pytest.mark.parametrize("frozen", [None, 0, 1])
+def test_what_is_coarser_is_enlarged_and_added(layout, shape, frozen):
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=torch.float64).contiguous(memory_format=layout)
+    coarse = torch.randn(*shape[:2], -(-shape[2] // 2), -(-shape[3] // 2), dtype=torch.float64)
+    inputs = [each.requires_grad_(number != frozen) for number, each in enumerate((x, coarse))]
+    expected = x + functional.interpolate(coarse, size=shape[2:], mode="nearest")
+    overwritten = 1 * x
+    found = fused.add_enlarged(overwritten, coarse)
+    assert found.data_ptr() == overwritten.data_ptr()
+    assert torch.equal(found, expected)
+    gradient, wanted = torch.randn_like(found), [each for each in inputs if each.requires_grad]
+    of_found, of_expected = (torch.autograd.grad(each, wanted, gradient) for each in (found, expected))
+    torch.testing.assert_close(of_found, of_expected)
+
+
+@pytest.mark.parametrize("norm", [None, "frozen", "batch", "group"])
+@pytest.mark.parametrize("deformable", [False, True])
+def test_a_layer_and_its_bias_are_the_layer(norm, deformable):
+    torch.manual_seed(0)
+    layer = ConvNorm(8, 32, 3, norm=norm, relu=False, deformable=deformable).double()
+    with torch.no_grad():
+        for value in (*layer.parameters(), *layer.buffers()):
+            value.uniform_(0.5, 1.5) if value.is_floating_point() else None
+    x = torch.randn(2, 8, 6, 6, dtype=torch.float64)
+    part, bias = layer.without_bias(x)
+    assert (bias is None) == (deformable or norm in ("batch", "group"))
+    torch.testing.assert_close(part if bias is None else fused.add_bias(part, bias), layer(x))
+
+
+@pytest.mark.parametrize("norm", [None, "frozen", "batch", "group"])
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_shift_is_added_before_the_relu(norm, relu):
+    torch.manual_seed(0)
+    layer = ConvNorm(8, 32, 3, norm=norm, relu=relu).double()
+    x, residual = torch.randn(2, 8, 6, 6, dtype=torch.float64), torch.randn(2, 32, 6, 6, dtype=torch.float64)
+    shift = torch.randn(32, dtype=torch.float64)
+    found = layer(x, residual, shift)
+    torch.testing.assert_close(found, layer(x, residual + shift[:, None, None]))
+
+
 class Freed(TorchDispatchMode):
     """Finds out whether the gradient of a ReLU's result is freed when the backward of the convolution begins."""
 
@@ -146,6 +213,17 @@ def test_cudnn_computes_what_single_operators_do(kernel, stride, residual, dtype
     torch.full((1 << 24,), float("nan"), device="cuda")  # which results are then allocated in
     tolerance = 1e-4 if dtype == torch.float32 else 16 * torch.finfo(dtype).eps
     compare(inputs, stride, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_gpu_sums_up_the_gradient_of_a_bias_as_exactly_as_its_type_is(dtype, layout):
+    torch.manual_seed(0)
+    x = torch.randn(2, 24, 60, 84, device="cuda", dtype=dtype).contiguous(memory_format=layout)
+    tolerance = 1e-4 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
+    # Sums of 10,080 numbers are some 100 in size, where they do not happen to be near 0.
+    compare_bias(x, rtol=tolerance, atol=100 * tolerance)
 
 
 @pytest.mark.gpu

@@ -340,7 +340,8 @@ def test_what_is_recomputed_is_not_kept_and_changes_nothing(kind, precision):
         kept[recompute] = sum(storages.values())
         total(losses).backward()
         found[recompute] = [*losses.values(), *(p.grad for p in model.parameters() if p.grad is not None)]
-    assert kept[True] < {"rcnn": 0.7, "retinanet": 0.5}[kind] * kept[False]
+    # The RPN keeps nothing of most anchors in either.
+    assert kept[True] < {"rcnn": 0.8, "retinanet": 0.5}[kind] * kept[False]
     # A weight's gradient is a sum over parts, which are rounded to 16 bits one by one.
     tolerance = {"rtol": 1e-4, "atol": 1e-6} if precision == "float32" else {"rtol": 0.05, "atol": 2e-3}
     for one, other in zip(found[False], found[True], strict=True):

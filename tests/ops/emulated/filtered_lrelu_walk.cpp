@@ -238,10 +238,30 @@ bool agrees(Case call, int processors, double limit) {
   return is_right;
 }
 
+// Whether strips of every width have threads enough, and cover all outputs.
+template <class R>
+bool are_covered(R rates) {
+  for (int64_t width = 1; width < 3'000'000; width += width < 100'000 ? 1 : 997) {
+    const Strips strips(rates, 3, width, 2, 132);
+    const int64_t across = strips.across, each = strips.width;
+    const bool fits = strips.units > 0 && strips.units * strips.in_block <= R::threads;
+    if (!fits || across * each < width || (across - 1) * each >= width) {
+      std::printf("%lld outputs, up %d, down %d: %lld strips of %lld, of %d threads\n", static_cast<long long>(width),
+                  R::up, R::down, static_cast<long long>(across), static_cast<long long>(each), strips.units);
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int main() {
   bool is_right = true;
+  is_right &= are_covered(Rates<false, 2, 2, false>{}) && are_covered(Rates<true, 2, 2, false>{});
+  is_right &= are_covered(Rates<false, 4, 2, false>{}) && are_covered(Rates<true, 4, 2, false>{});
+  is_right &= are_covered(Rates<false, 2, 4, false>{}) && are_covered(Rates<true, 2, 4, false>{});
+  is_right &= are_covered(Rates<false, 2, 2, true>{}) && are_covered(Rates<true, 4, 2, true>{});
   // Where the groups of each axis begin depends on its padding; few processors have few strips, of many turns.
   for (int pad = 0; pad < 4; ++pad) {
     const int pad_y = 11 + pad, pad_x = 11 + (pad * 3 + 1) % 4, processors = pad % 2 == 0 ? 1 : 100;

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opsmith_detection.config import BackboneConfig
+from opsmith_detection.models.fused import add_bias, add_enlarged
 from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
 
 __all__ = ["Normalise", "Pyramid", "ResNet"]
@@ -75,9 +76,10 @@ class Block(nn.Module):
         return computed_again(self._forward, x, enabled=self.recompute and self.training)
 
     def _forward(self, x: Tensor) -> Tensor:
-        around = x if self.downsample is None else self.downsample(x)
+        around, shift = (x, None) if self.downsample is None else self.downsample.without_bias(x)
         x = self.conv1(x)
-        out: Tensor = self.conv2(x, around) if self.conv3 is None else self.conv3(self.conv2(x), around)
+        last = self.conv2 if self.conv3 is None else self.conv3
+        out: Tensor = last(x if self.conv3 is None else self.conv2(x), around, shift)
         return out
 
 
@@ -148,8 +150,13 @@ class Pyramid(nn.Module):
         above: Tensor | None = None
         levels: list[Tensor] = []
         for feature, inner, outer in zip(reversed(features), reversed(self.inner), reversed(self.outer), strict=True):
-            coarse = None if above is None else functional.interpolate(above, size=feature.shape[2:], mode="nearest")
-            above = inner(feature, coarse)
+            assert isinstance(inner, ConvNorm)
+            if above is None:
+                above = inner(feature)
+            else:
+                part, bias = inner.without_bias(feature)
+                coarse = above if bias is None else add_bias(above, bias)  # of a quarter of the pixels
+                above = add_enlarged(part, coarse)
             levels.insert(0, outer(above))
         if self.extra == "pool":
             return [*levels, functional.max_pool2d(levels[-1], 1, stride=2)]

@@ -12,10 +12,10 @@ from torch.utils.checkpoint import checkpoint
 
 from opsmith.ops import DeformConv2d, deform_conv2d
 from opsmith_detection.config import NORM_GROUPS
-from opsmith_detection.models.fused import conv_relu, fuses
+from opsmith_detection.models.fused import add_bias, conv_relu, fuses
 from opsmith_detection.models.norms import BatchNorm, FrozenNorm
 
-__all__ = ["ConvNorm", "Norm", "computed_again"]
+__all__ = ["ConvNorm", "Norm", "computed_again", "without_copies"]
 
 Norm = Literal["frozen", "batch", "sync", "group"]
 
@@ -24,11 +24,15 @@ def computed_again(function: Callable[..., Tensor], *inputs: Tensor, enabled: bo
     """Return what a function makes of tensors. If enabled, it is called again for the backward, and keeps inputs alone."""
     if not enabled:
         return function(*inputs)
-    device = inputs[0].device.type
     # Calls that share a weight would share autocast's copy of it, too, and sum up their gradients in 16 bits.
-    with torch.autocast(device, enabled=torch.is_autocast_enabled(device), cache_enabled=False):
+    with without_copies(inputs[0].device):
         result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
     return result
+
+
+def without_copies(device: torch.device) -> torch.autocast:
+    """Return the context in which autocast, if it is enabled, keeps no copies of weights in 16 bits."""
+    return torch.autocast(device.type, enabled=torch.is_autocast_enabled(device.type), cache_enabled=False)
 
 
 class _Kind(NamedTuple):
@@ -113,24 +117,48 @@ class ConvNorm(nn.Module):
             self._folded.clear()  # the replay of a graph that moves statistics, unlike a call, tells nobody
         return super().train(mode)
 
-    def forward(self, x: Tensor, residual: Tensor | None = None, valid: Tensor | None = None) -> Tensor:
-        """Return [N, outputs, H, W]; `residual` is added in front of the ReLU.
+    def forward(
+        self,
+        x: Tensor,
+        residual: Tensor | None = None,
+        shift: Tensor | None = None,
+        valid: Tensor | None = None,
+    ) -> Tensor:
+        """Return [N, outputs, H, W]; `residual` and `shift`, [outputs], are added in front of the ReLU.
 
         `valid`, bool [N], says which samples count where statistics are made of the batch.
         """
         fixed = self._fixed()
         if fixed is not None:
             weight, bias = fixed
+            if bias is not None and shift is not None:
+                bias, shift = bias + shift, None
             if self.relu and self.offsets is None and bias is not None and fuses(x, weight):
                 return conv_relu(x, weight, bias, residual, self.stride, self.padding)
-            x = self._convolve(x, weight, bias)
+            if bias is not None and bias.requires_grad and self.offsets is None and fuses(x, weight):
+                x = add_bias(self._convolve(x, weight, None), bias)
+            else:
+                x = self._convolve(x, weight, bias)
         else:
             assert self.norm is not None
             x = self._convolve(x, self.conv.weight, None)
             x = self.norm(x, valid) if isinstance(self.norm, BatchNorm) else self.norm(x)
+        if shift is not None:
+            x = add_bias(x, shift)
         if residual is not None:
             x = x.add_(residual)
         return x.relu_() if self.relu else x
+
+    def without_bias(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what the layer makes of x, for one without a ReLU, and what is still to be added to it, [outputs].
+
+        Elsewhere that may take no pass over the activations, or one over fewer of them.
+        """
+        fixed = self._fixed()
+        if fixed is None or self.offsets is not None:
+            return self(x), None
+        weight, bias = fixed
+        return self._convolve(x, weight, None), bias
 
     def _fixed(self) -> tuple[Tensor, Tensor | None] | None:
         """Return weight and bias of a convolution that is all of the layer but its ReLU; None where statistics are made."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from opsmith.ops import box_iou
 from opsmith_detection.models.boxes import has_area
+from opsmith_detection.models.overlaps import best_overlaps
 from opsmith_detection.structures import Targets
 
 __all__ = ["BACKGROUND", "FOREGROUND", "IGNORED", "Samples", "match", "objects_of", "sample"]
@@ -50,20 +50,9 @@ def match(
         The index of the object that each box overlaps most, and what that makes the box, one of the three above; both
         int64 [B, N].
     """
-    matched, kinds = [], []
-    # Image by image, so that one matrix of overlaps exists at a time.
-    for objects_of_image, boxes_of_image in zip(objects, boxes.expand(len(objects), -1, -1), strict=True):
-        overlaps = box_iou(objects_of_image, boxes_of_image)
-        highest, index = overlaps.max(0)
-        kind = torch.where(highest < background_iou, BACKGROUND, IGNORED)
-        kind = torch.where(highest >= foreground_iou, FOREGROUND, kind)
-        if best_too:
-            best = overlaps.amax(1, keepdim=True)
-            is_best = (overlaps == torch.where(best > 0, best, torch.inf)).any(0)
-            kind = torch.where(is_best, FOREGROUND, kind)
-        matched.append(index)
-        kinds.append(kind)
-    return torch.stack(matched), torch.stack(kinds)
+    highest, index, is_best = best_overlaps(objects, boxes.expand(len(objects), -1, -1), best_too)
+    kind = torch.where(highest < background_iou, BACKGROUND, IGNORED)
+    return index, torch.where((highest >= foreground_iou) | is_best, FOREGROUND, kind)
 
 
 @torch.no_grad()

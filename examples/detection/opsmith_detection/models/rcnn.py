@@ -34,7 +34,7 @@ class GeneralizedRCNN(nn.Module):
         self.backbone = ResNet(config.backbone, recompute=config.recompute)
         pyramid_norm = norm if config.backbone.pyramid_norm else None
         self.pyramid = Pyramid(self.backbone.channels, channels, norm=pyramid_norm, extra="pool")
-        self.rpn = None if config.rpn is None else RPN(channels, config.rpn, recompute=config.recompute)
+        self.rpn = None if config.rpn is None else RPN(channels, config.rpn)
         self.box_head = BoxHead(channels, config.classes, config.box_head, norm)
         self.most_foreground = int(config.box_head.samples * config.box_head.positive_fraction)
         self.mask_head = (

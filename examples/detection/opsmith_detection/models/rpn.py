@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from opsmith_detection.config import RPNConfig
 from opsmith_detection.models.boxes import Anchors, box_loss, clip, decode, has_area, pick, suppress
-from opsmith_detection.models.layers import ConvNorm, computed_again
+from opsmith_detection.models.layers import ConvNorm, without_copies
 from opsmith_detection.models.matching import match, sample
+from opsmith_detection.models.pixels import around, pixels_of
 
 __all__ = ["RPN", "Proposals"]
 
@@ -25,11 +26,15 @@ class Proposals(NamedTuple):
 
 
 class RPN(nn.Module):
-    """Scores and moves anchors, and proposes the best of them. With `recompute` training keeps its predictions alone."""
+    """Scores and moves anchors, and proposes the best of them.
 
-    def __init__(self, channels: int, config: RPNConfig, *, recompute: bool = False) -> None:
+    Proposals take no gradient, and the losses are of a few hundred anchors an image: only these are predicted with a
+    gradient, from the pixels around them. Of all others nothing is kept, and nothing is differentiated.
+    """
+
+    def __init__(self, channels: int, config: RPNConfig) -> None:
         super().__init__()
-        self.config, self.recompute = config, recompute
+        self.config = config
         self.anchors = Anchors(config.sizes, config.ratios)
         self.convs = nn.Sequential(*(ConvNorm(channels, channels) for _ in range(config.convs)))
         self.objectness = ConvNorm(channels, self.anchors.count, 1, relu=False)
@@ -43,44 +48,46 @@ class RPN(nn.Module):
     ) -> tuple[Proposals, dict[str, Tensor]]:
         """Return the proposals of images with these sizes, [B, 2], and the losses if the objects are known, [B, G, 4]."""
         anchors = self.anchors(canvas, levels)
-        objectness, deltas = self._predict(levels)
-        is_training = objects is not None
-        proposals = self._propose([logits.detach() for logits in objectness], deltas, anchors, sizes, is_training)
-        if objects is None:
-            return proposals, {}
-        return proposals, self._losses(torch.cat(objectness, 1), torch.cat(deltas, 1), torch.cat(anchors), objects)
+        proposals = self._propose(levels, anchors, sizes, is_training=objects is not None)
+        return proposals, {} if objects is None else self._losses(levels, torch.cat(anchors), objects)
 
-    def _predict(self, levels: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the logits of each level's anchors, float32 [B, N], and their boxes' offsets, [B, N, 4]."""
+    def _predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return of pixels [N, C, H, W] the logits of their anchors, float32 [N, H, W, count], and offsets, [..., 4].
+
+        Both in one convolution, which reads the features once; by pixel they lie as they are needed.
+        """
         weight = torch.cat([self.objectness.conv.weight, self.deltas.conv.weight])
         parts = [self.objectness.conv.bias, self.deltas.conv.bias]
         bias = torch.cat([part for part in parts if part is not None])
-        objectness, deltas = [], []
-        for level in levels:
-            recompute = self.recompute and self.training
-            both = computed_again(self._predict_both, level, weight, bias, enabled=recompute)
-            objectness.append(both[..., : self.anchors.count].flatten(1))
-            deltas.append(both[..., self.anchors.count :].reshape(len(level), -1, 4))
-        return objectness, deltas
+        both = functional.conv2d(features, weight, bias).permute(0, 2, 3, 1).float()
+        return both[..., : self.anchors.count], both[..., self.anchors.count :].unflatten(3, (-1, 4))
 
-    def _predict_both(self, level: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return both in one convolution, which reads the features once; by pixel they lie as they are needed."""
-        return functional.conv2d(self.convs(level), weight, bias).permute(0, 2, 3, 1).float()
+    def _predict_some(self, levels: Sequence[Tensor], chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits [B, K] and the offsets [B, K, 4] of some anchors of each image, [B, K]."""
+        pixels, anchor = pixels_of(levels, chosen, self.anchors.count)
+        reach = len(self.convs)  # so many pixels around one decide what is predicted there
+        x, is_inside = around(levels, pixels, reach)
+        for conv in self.convs:  # each of which pads with zeros
+            x = conv(torch.where(is_inside, x, 0.0))
+        logits, deltas = self._predict(x[:, :, reach : reach + 1, reach : reach + 1])
+        of_anchor = anchor.flatten()[:, None]
+        logits = logits.flatten(1).gather(1, of_anchor)
+        deltas = deltas.flatten(1, 3).gather(1, of_anchor[..., None].expand(-1, -1, 4))
+        return logits.view_as(chosen), deltas.view(*chosen.shape, 4)
 
     @torch.no_grad()
     def _propose(
-        self,
-        objectness: Sequence[Tensor],
-        deltas: Sequence[Tensor],
-        anchors: Sequence[Tensor],
-        sizes: Tensor,
-        is_training: bool,
+        self, levels: Sequence[Tensor], anchors: Sequence[Tensor], sizes: Tensor, *, is_training: bool
     ) -> Proposals:
         candidates, most = (
             both[0] if is_training else both[1] for both in (self.config.candidates, self.config.proposals)
         )
         boxes, scores, groups = [], [], []
-        for number, (logits, moves, anchors_of_level) in enumerate(zip(objectness, deltas, anchors, strict=True)):
+        for number, (level, anchors_of_level) in enumerate(zip(levels, anchors, strict=True)):
+            with without_copies(
+                level.device
+            ):  # those of some releases of PyTorch have no gradient, and the losses take them
+                logits, moves = (each.flatten(1, 3) for each in self._predict(self.convs(level)))
             best, index = logits.topk(min(candidates, logits.shape[1]))
             scores.append(best.sigmoid())
             boxes.append(decode(pick(moves, index), anchors_of_level[index]))
@@ -91,15 +98,16 @@ class RPN(nn.Module):
         is_valid = best >= 0
         return Proposals(torch.where(is_valid[..., None], pick(clipped, index), 0.0), is_valid)
 
-    def _losses(self, objectness: Tensor, deltas: Tensor, anchors: Tensor, objects: Tensor) -> dict[str, Tensor]:
+    def _losses(self, levels: Sequence[Tensor], anchors: Tensor, objects: Tensor) -> dict[str, Tensor]:
         config = self.config
         matched, kind = match(objects, anchors, config.foreground_iou, config.background_iou, best_too=True)
         samples = sample(kind, config.samples, config.positive_fraction)
         count = samples.is_valid.sum().clamp(min=1)
-        logits, target = objectness.gather(1, samples.chosen), samples.is_foreground.float()
+        logits, deltas = self._predict_some(levels, samples.chosen)
+        target = samples.is_foreground.float()
         of_class = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
         wanted = pick(objects, matched.gather(1, samples.chosen))
-        moved = box_loss(pick(deltas, samples.chosen), wanted, anchors[samples.chosen], samples.is_foreground)
+        moved = box_loss(deltas, wanted, anchors[samples.chosen], samples.is_foreground)
         return {
             "loss_objectness": torch.where(samples.is_valid, of_class, 0.0).sum() / count,
             "loss_rpn_box_reg": moved / count,

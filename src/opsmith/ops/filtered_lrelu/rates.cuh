@@ -106,7 +106,8 @@ struct Strips {
   // Chooses how wide strips are, for few threads without one, and few columns that two strips make.
   template <class R>
   void fill_blocks(R, int64_t out_width, int beyond) {
-    const int64_t least = divide_up(out_width * R::down + beyond, R::threads * wide);
+    const int64_t fit = (R::threads * wide - beyond) / R::down / R::multiple * R::multiple;  // outputs of a strip
+    const int64_t least = divide_up(out_width, fit);
     double most = 0;
     for (int64_t parts = least; parts <= least + 6; ++parts) {
       const int64_t each = share(out_width, parts, R::multiple), columns = divide_up(each * R::down + beyond, wide);
