@@ -12,7 +12,7 @@ from compilers import INCLUDE, compiled, find_compiler, run
 PROGRAMS = Path(__file__).parent / "emulated"
 
 
-@pytest.mark.parametrize("program", ["filtered_lrelu_walk", "ms_deform_attn_few"])
+@pytest.mark.parametrize("program", ["filtered_lrelu_walk", "ms_deform_attn_few", "roi_pool_squares"])
 def test_an_emulated_kernel_agrees_with_its_definition(program: str) -> None:
     header = hashlib.sha256((PROGRAMS / "gpu_on_threads.h").read_bytes()).hexdigest()  # `compiled` asks for its content
     flags = ["-std=c++20", "-O1", "-pthread", f"-I{INCLUDE}"]

@@ -46,13 +46,13 @@ def test_agrees_with_the_definition(layout: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-@pytest.mark.parametrize(("count", "channels"), [(2, 3), (300, 264)])
-def test_agrees_with_the_cpu(layout: str, count: int, channels: int) -> None:
-    # Few boxes are taken one by one. Many are taken window by window, where their bins are not larger than that: boxes
-    # of up to 160 pixels have bins of up to 23. The sums of small whole numbers are exact.
+@pytest.mark.parametrize(("count", "images", "channels"), [(2, 2, 3), (300, 2, 264), (600, 9, 36)])
+def test_agrees_with_the_cpu(layout: str, count: int, images: int, channels: int) -> None:
+    # Few boxes are taken one by one. Many of this size cover the images so often that their bins are made of maxima of
+    # squares. The sums of small whole numbers are exact.
     generator = torch.Generator().manual_seed(count)
-    features = laid_out(torch.randint(-99, 99, (2, channels, 100, 150), generator=generator).float(), layout)
-    boxes = some_boxes(count, 2, 160, 3)
+    features = laid_out(torch.randint(-99, 99, (images, channels, 100, 150), generator=generator).float(), layout)
+    boxes = some_boxes(count, images, 160, 3)
     boxes[0] = torch.tensor([1.0, 3, 2, 148, 95])
     outer = torch.randint(-4, 5, (count, channels, 7, 7), generator=generator).float()
     found = {}
@@ -68,14 +68,14 @@ def test_agrees_with_the_cpu(layout: str, count: int, channels: int) -> None:
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last", "transposed"])
 @pytest.mark.parametrize(("channels", "bins"), [(136, (7, 7)), (35, (14, 4)), (64, (3, 16))], ids=str)
-@pytest.mark.parametrize(("height", "width"), [(60, 130), (200, 300)])
+@pytest.mark.parametrize(("height", "width", "extent"), [(200, 300, 40.0), (60, 130, 156.0), (100, 260, 360.0)])
 def test_boxes_of_every_size_in_one_call(
-    height: int, width: int, channels: int, bins: tuple[int, int], layout: str, dtype: torch.dtype
+    height: int, width: int, extent: float, channels: int, bins: tuple[int, int], layout: str, dtype: torch.dtype
 ) -> None:
-    # The small image has little work in its boxes: all are made bin by bin. In the large one they are for windows, and
-    # bins of more than 21 pixels for themselves.
+    # Boxes of up to 40 pixels do not cover the images: all bins are made one by one. The others cover them more than
+    # ten times, and their bins are made of maxima of squares.
     generator = torch.Generator().manual_seed(0)
-    size = (width * 1.2) ** torch.rand(400, 2, generator=generator) - 1
+    size = extent ** torch.rand(400, 2, generator=generator) - 1
     corner = (torch.tensor([width + 10.0, height + 10.0]) - size / 2) * torch.rand(400, 2, generator=generator) - 5
     boxes = torch.cat([torch.randint(0, 3, (400, 1), generator=generator), corner, corner + size], 1)
     boxes[7, 1:] = torch.tensor([0.0, 40, width - 1, 42])
@@ -97,6 +97,47 @@ def test_boxes_of_every_size_in_one_call(
     assert nowhere.numel() == 0
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_squares_of_channels_that_are_made_one_group_after_the_other(layout: str) -> None:
+    # So many that the maxima of all of them would take more memory than a group may, and the second group has fewer.
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randint(-99, 99, (2, 136, 200, 300), generator=generator).double()
+    boxes = some_boxes(300, 2, 200, 3)
+    features, sizes = laid_out(features, layout), (2, 200, 300, 7, 7, 1.0)
+    expected, pixels = roi_pool_sized.torch_op(features, boxes, *sizes, True)
+    found, places = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes, True)
+    assert torch.equal(found.cpu(), expected)
+    assert torch.equal(places.cpu(), pixels)
+    assert torch.equal(roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes)[0].cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("channels", [3, 40, 136])
+def test_bins_of_every_shape_have_the_first_of_equal_maxima(channels: int, layout: str, dtype: torch.dtype) -> None:
+    # Of each number of pixels along each axis, so of squares of 1, 2 and 4 that lie side by side or overlap. There are
+    # two boxes of each shape, and two numbers, so that most maxima are in several squares of a bin.
+    generator = torch.Generator().manual_seed(channels)
+    height, width, most = 17, 33, 16
+    side = torch.cartesian_prod(torch.arange(most), torch.arange(most)).float().repeat(2, 1)
+    corner = ((torch.tensor([width, height]) - 1 - side) * torch.rand(len(side), 2, generator=generator)).round()
+    boxes = torch.cat([torch.zeros(len(side), 1), corner, corner + side], 1)
+    features = torch.randint(0, 2, (1, channels, height, width), generator=generator).double()
+    rare = torch.rand(features.shape, generator=generator)
+    features[rare < 0.01] = NAN
+    features[(rare > 0.01) & (rare < 0.02)] = torch.inf
+    features[:, :, :, 20:] = features[:, :, :, 20:].minimum(torch.tensor(-0.0, dtype=features.dtype))
+    features[:, :, 10:, :10] = -torch.inf
+    features = laid_out(features.to(dtype), layout)
+    sizes = (1, height, width, 1, 1, 1.0)
+    expected, pixels = roi_pool_sized.torch_op(features, boxes, *sizes, True)
+    found, places = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes, True)
+    torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(places.cpu(), pixels)
+    values, _ = roi_pool_sized.torch_op(features.cuda(), boxes.cuda(), *sizes)
+    torch.testing.assert_close(values.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+
+
 def test_there_are_kernels_for_the_gpu() -> None:
     for operator in (roi_pool_sized, roi_pool_backward):
         assert operator.torch_op.has_kernel_for_dispatch_key(torch._C.DispatchKey.CUDA)
@@ -110,7 +151,7 @@ def test_what_is_no_box_and_what_is_empty() -> None:
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 def test_runs_are_equal_bit_for_bit_and_a_graph_replays_them(layout: str) -> None:
-    features = laid_out(torch.randn(2, 64, 50, 68), layout).cuda().requires_grad_()
+    features = laid_out(torch.randn(2, 64, 100, 136), layout).cuda().requires_grad_()
     boxes = some_boxes(300, 2, 20, 1, "cuda")
     outer = torch.randn(300, 64, 7, 7, device="cuda")
 

@@ -3,7 +3,8 @@
 
 #include <opsmith/lanes.h>
 
-#include "ranges.cuh"
+#include "../_boxes/tiles.cuh"
+#include "roi_pool.h"
 
 namespace opsmith::ops::roi_pool {
 namespace {
@@ -12,6 +13,11 @@ using boxes::Piece, boxes::piece_bins, boxes::Tile, boxes::Tiling;
 
 constexpr int gather_batch = 128;  // pieces of boxes that are looked at
 constexpr int listed_bins = 1024;  // that are taken at once
+
+// How many bins a piece has along an axis of a box of `all`, from `first` on.
+__device__ inline int bins_along(int64_t first, int64_t all) {
+  return static_cast<int>(all - first < piece_bins ? all - first : piece_bins);
+}
 
 // Where a bin is read: offsets in grad_out and in argmax.
 struct BinPlace {

@@ -36,6 +36,30 @@ template <class T>
 __device__ uint32_t largest_pair(uint32_t a, uint32_t b);
 #endif
 
+// Whether two elements of 16 bits are compared at once, and places kept for these.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool compares_pairs = true;
+
+// is_larger() of both: all bits of an element's 16.
+template <class T>
+__device__ uint32_t is_larger_pair(uint32_t value, uint32_t most) {
+  uint32_t is_above, is_number;
+  if constexpr (std::is_same_v<T, float16>) {
+    asm("set.gtu.u32.f16x2 %0, %1, %2;" : "=r"(is_above) : "r"(value), "r"(most));  // or one is NaN
+    asm("set.eq.u32.f16x2 %0, %1, %1;" : "=r"(is_number) : "r"(most));
+  } else {
+    asm("set.gtu.u32.bf16x2 %0, %1, %2;" : "=r"(is_above) : "r"(value), "r"(most));
+    asm("set.eq.u32.bf16x2 %0, %1, %1;" : "=r"(is_number) : "r"(most));
+  }
+  return is_above & is_number;
+}
+#else
+constexpr bool compares_pairs = false;
+
+template <class T>
+__device__ uint32_t is_larger_pair(uint32_t value, uint32_t most);
+#endif
+
 template <int width, class T>
 __device__ Vector<T, width> largest(const Vector<T, width>& a, const Vector<T, width>& b) {
   Vector<T, width> result;

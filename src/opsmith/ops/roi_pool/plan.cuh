@@ -1,7 +1,7 @@
 // What roi_pool works out on a GPU before it pools: the pixels of each box's bins, and which kernels serve a call.
 //
-// How large boxes are is known on the device alone, and asking for it would have the host wait. So both ways are
-// launched, and the kernels of the one that is not taken exit at once.
+// How large boxes are is known on the device alone, and asking for it would have the host wait. So the kernels of both
+// ways are launched, and the one that is not taken exits at once.
 #pragma once
 
 #include <opsmith/early_launch.h>
@@ -15,8 +15,6 @@ namespace {
 
 constexpr int plan_threads = 512;
 constexpr int most_plan_bins = 16;  // along an axis
-// Up to here, on average over a call's boxes, bins are made one by one; from here on, in windows of an image.
-constexpr float most_work = 1800;
 
 // How the pixels of a row of a bin are read: in `steps` of `at_once` pixels. All bins of a box take as many, which
 // keeps the lanes of a warp together.
@@ -33,19 +31,17 @@ struct PlannedBox {
   int image, at_once;  // as in RowSteps; negative where there are several steps
 };
 
-// In memory of a call, pair by pair: whether it is one of large boxes and how many turns are drawn, and of each box a
-// PlannedBox and the pixels of its rows of bins and of its columns.
+// In memory of a call, pair by pair: whether it is one of large boxes, and of each box a PlannedBox and the pixels of
+// its rows of bins and of its columns.
 struct Plan {
   struct alignas(8) Pair {
     int32_t first, second;
   };
   static constexpr int box_pairs = sizeof(PlannedBox) / sizeof(Pair);
   Pair* data;
-  int rows, columns;
+  int boxes, rows, columns;
 
-  static int64_t pairs(int64_t boxes, int64_t rows, int64_t columns) {
-    return 1 + boxes * (box_pairs + rows + columns);
-  }
+  int64_t pairs() const { return 1 + int64_t{boxes} * (box_pairs + rows + columns); }
 
   __device__ Pair* of_box(int64_t k) const { return data + 1 + k * (box_pairs + rows + columns); }
   __device__ PlannedBox& box(int64_t k) const { return *reinterpret_cast<PlannedBox*>(of_box(k)); }
@@ -56,23 +52,24 @@ struct Plan {
   __device__ Range column(int64_t k, int j) const { return range_of(pair(k, false, j)); }
   __device__ static Range range_of(const Pair& pair) { return {pair.first, pair.second}; }
 
-  // How many turns blocks have drawn, in pool_windows.cuh.
-  __device__ int32_t* turns() const { return &data->second; }
   // Whether most of the work is in large boxes. Not read through the first-level cache: kernels that come up early ask.
   __device__ bool is_of_large() const { return *static_cast<const volatile int32_t*>(&data->first) != 0; }
 };
 
-// To begin a kernel with that may be launched behind that of small boxes: whether it has anything to do. It has where
-// there is no plan, too. What was written before is there then.
-__device__ inline bool is_for_large(const Plan& plan) {
-  if (plan.data != nullptr && !plan.is_of_large()) {
-    // One block waits: kernels behind this one wait for this one alone. The plan is there: the kernel that has let this
-    // one come up has waited for it.
-    if (blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) wait_for_earlier_kernels();
-    return false;
+// To begin a kernel with that is launched behind that of small boxes: whether it has anything to do. What was written
+// before is there then. The plan is there before: no kernel behind it comes up until it is.
+//
+// With `is_next_for_large` the kernel behind this one begins in the same way, so it may come up without waiting: where
+// there is nothing to do, all of them are over before that of small boxes is.
+__device__ inline bool is_for_large(const Plan& plan, bool is_next_for_large) {
+  if (is_next_for_large) let_next_kernel_come_up();
+  if (plan.is_of_large()) {
+    wait_for_earlier_kernels();
+    return true;
   }
-  wait_for_earlier_kernels();
-  return true;
+  // One block waits: kernels behind this one wait for this one alone.
+  if (blockIdx.x == 0 && blockIdx.y == 0) wait_for_earlier_kernels();
+  return false;
 }
 
 // How many pixels the bins of a box have, roughly: those on the edge between two are of both.
@@ -84,8 +81,9 @@ __device__ inline float work_of(const Roi& roi, const Pooling& pooling) {
   return roi.image < 0 ? 0 : along(roi.y, pooling.out_height) * along(roi.x, pooling.out_width);
 }
 
-// Says where most of the work is; to be called by all threads of a block.
-__device__ inline void plan_call(const View<const float, 2>& boxes, const Pooling& pooling, const Plan& plan) {
+// Says whether the boxes have as much work as large ones; to be called by all threads of a block.
+__device__ inline void plan_call(const View<const float, 2>& boxes, const Pooling& pooling, const Plan& plan,
+                                 float large_work) {
   __shared__ float of_warp[plan_threads / lanes];
   const int thread = static_cast<int>(threadIdx.x);
   float work[1] = {0};
@@ -99,7 +97,7 @@ __device__ inline void plan_call(const View<const float, 2>& boxes, const Poolin
   if (thread != 0) return;
   float all = 0;
   for (const float one : of_warp) all += one;
-  *plan.data = {all > most_work * static_cast<float>(boxes.size[0]), 0};
+  *plan.data = {all > large_work, 0};
 }
 
 // A warp takes a box: its first half the rows of bins, the other one the columns.
@@ -124,10 +122,11 @@ __device__ inline void plan_box(const View<const float, 2>& boxes, const Pooling
 }
 
 // The first block plans the call, and the others its boxes.
-__global__ void __launch_bounds__(plan_threads) plan_pooling(View<const float, 2> boxes, Pooling pooling, Plan plan) {
+__global__ void __launch_bounds__(plan_threads)
+    plan_pooling(View<const float, 2> boxes, Pooling pooling, Plan plan, float large_work) {
   let_next_kernel_come_up();
   if (blockIdx.x == 0) {
-    plan_call(boxes, pooling, plan);
+    plan_call(boxes, pooling, plan, large_work);
     return;
   }
   constexpr int warps = plan_threads / lanes;
@@ -138,9 +137,11 @@ __global__ void __launch_bounds__(plan_threads) plan_pooling(View<const float, 2
   }
 }
 
-inline void launch_plan(const View<const float, 2>& boxes, const Pooling& pooling, const Plan& plan, Stream stream) {
+// Boxes are large ones if their bins have more pixels together than `large_work`.
+inline void launch_plan(const View<const float, 2>& boxes, const Pooling& pooling, const Plan& plan, float large_work,
+                        Stream stream) {
   const unsigned blocks = 1 + blocks_for(boxes.size[0], plan_threads / lanes);
-  plan_pooling<<<blocks, plan_threads, 0, stream>>>(boxes, pooling, plan);
+  plan_pooling<<<blocks, plan_threads, 0, stream>>>(boxes, pooling, plan, large_work);
 }
 
 }  // namespace

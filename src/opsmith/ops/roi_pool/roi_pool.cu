@@ -3,8 +3,8 @@
 
 #include "gather.cuh"
 #include "pool.cuh"
+#include "pool_large.cuh"
 #include "pool_small.cuh"
-#include "pool_windows.cuh"
 
 using namespace opsmith;
 using namespace opsmith::ops::boxes;
@@ -15,32 +15,31 @@ namespace {
 // Channels of a thread that makes a bin of a small box, where they lie apart.
 constexpr int small_width = 4;
 
-// Where there are many boxes, windows have the bins that fit them; what is left is made pixel by pixel.
-template <int width, bool vectors, class T>
-void launch_large(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
-                  bool inner, const Plan& plan, const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
-  const bool has_windows = launch_windows<vectors>(features, boxes, pooling, plan, out, argmax, stream);
-  const int made = has_windows ? most_of_bin : -1;
-  launch_pool<width, vectors>(features, boxes, pooling, inner, made, plan, out, argmax, stream);
+// With a plan. Tables of squares take memory, and where that is too much all boxes are made as small ones.
+template <int width, bool vectors, bool has_places, class T>
+void launch_planned(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
+                    const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
+  const SquareGroups groups = group_squares<vectors>(features, has_places);
+  const bool has_squares = groups.groups > 0;
+  Plan plan{nullptr, static_cast<int>(out.size[0]), static_cast<int>(out.size[2]), static_cast<int>(out.size[3])};
+  const Workspace<Plan::Pair> room(plan.pairs());
+  plan.data = room.data;
+  const float large_work = has_squares ? least_large_work<vectors, has_places>(features, groups) : INFINITY;
+  launch_plan(boxes, pooling, plan, large_work, stream);
+  launch_small<vectors ? width : small_width, vectors, has_places>(features, plan, out, argmax, stream);
+  if (has_squares) launch_large<vectors, has_places>(features, plan, groups, out, argmax, stream);
 }
 
 template <int width, bool vectors, class T>
 void launch_forward(const View<const T, 4>& features, const View<const float, 2>& boxes, const Pooling& pooling,
                     bool inner, const View<T, 4>& out, const View<int32_t, 4>& argmax, Stream stream) {
   if (!suit_team(features, out, argmax)) {
-    launch_large<width, vectors>(features, boxes, pooling, inner, {}, out, argmax, stream);
-    return;
-  }
-  const Workspace<Plan::Pair> room(Plan::pairs(out.size[0], out.size[2], out.size[3]));
-  const Plan plan{room.data, static_cast<int>(out.size[2]), static_cast<int>(out.size[3])};
-  launch_plan(boxes, pooling, plan, stream);
-  constexpr int at_once = vectors ? width : small_width;
-  if (argmax) {
-    launch_small<at_once, vectors, true>(features, plan, out, argmax, stream);
+    launch_pool<width, vectors>(features, boxes, pooling, inner, out, argmax, stream);
+  } else if (argmax) {
+    launch_planned<width, vectors, true>(features, boxes, pooling, out, argmax, stream);
   } else {
-    launch_small<at_once, vectors, false>(features, plan, out, argmax, stream);
+    launch_planned<width, vectors, false>(features, boxes, pooling, out, argmax, stream);
   }
-  launch_large<width, vectors>(features, boxes, pooling, inner, plan, out, argmax, stream);
 }
 
 }  // namespace

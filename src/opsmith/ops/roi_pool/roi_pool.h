@@ -93,7 +93,7 @@ inline Pooling read_arguments(const PoolSizes& at) {
 // ones the first stays.
 template <class C>
 OPSMITH_HOST_DEVICE bool is_larger(C value, C most) {
-  return value > most || (value != value && most == most);
+  return most == most && !(value <= most);
 }
 
 }  // namespace

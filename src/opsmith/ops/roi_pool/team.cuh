@@ -25,7 +25,7 @@ static_assert(most_plan_bins * most_plan_bins <= small_threads);
 struct Quotients {
   unsigned inverse;
 
-  explicit Quotients(int divisor)
+  OPSMITH_HOST_DEVICE explicit Quotients(int divisor)
       : inverse(((1u << 20) + static_cast<unsigned>(divisor) - 1) / static_cast<unsigned>(divisor)) {}
   __device__ int of(int n) const { return static_cast<int>(static_cast<unsigned>(n) * inverse >> 20); }
 };
