@@ -15,169 +15,40 @@ step of examples/detection, a CUDA graph; "opsmith eager" is the same without it
 A sample is the host's time of some steps, until the GPU is done. Competitors take turns within a round and ratios are formed
 within a round, unless the memory is too small for all of them ("alone"). `waits` are calls of cudaStreamSynchronize in a
 step, `peak_bytes` the most bytes of tensors at a time, of model, optimizer and activations, and `reserved_bytes` what
-PyTorch took from the GPU for them; all three of each competitor alone.
+PyTorch took from the GPU for them; both beside the competitors that are there already.
 """
-
-# ruff: noqa: E402 -- the package of examples/detection is found after its folder is named
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import gc
-import re
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "examples" / "detection")]
-
-from opsmith_detection.config import Config, ModelConfig, load_config
-from opsmith_detection.engine.inference import Predictor
-from opsmith_detection.engine.optimizer import build_optimizer
-from opsmith_detection.engine.step import TrainStep, autocast
-from opsmith_detection.models import build_model
-from opsmith_detection.models.weights import load_torchvision
-from opsmith_detection.structures import Batch, Targets
-
-from torchvision_detectors import torchvision_model
+from detection_competitors import (
+    COMPETITORS,
+    CPU_CANVAS,
+    GPU_CANVAS,
+    Call,
+    case_on_cpu,
+    case_on_gpu,
+    inference,
+    training,
+)
 from turns import compare_samples, on_cpu, on_host, record, take_turns
 
-CONFIGS = ROOT / "examples" / "detection" / "configs"
-GPU_CANVAS, CPU_CANVAS = (800, 1344), (128, 128)
-OBJECTS = 7  # COCO's images have so many on average
 ROUNDS, STEPS = 9, 3
-COMPETITORS = ("opsmith", "opsmith eager", "opsmith recompute", "torchvision", "channels_last", "compiled")
-
-Call = Callable[[], Any]
 
 
 def on_gpu(call: Call) -> float:
     """Return the seconds of a call until the GPU is done, the mean of some."""
     return on_host(call, STEPS)
-
-
-# Names of torchvision's parameters and the deviations of their weights; others are spread by the number of their inputs.
-SPREADS = (
-    (r"rpn\.head\.cls_logits", 0.1),
-    (r"rpn\.head\.bbox_pred", 0.05),
-    (r"cls_score", 0.05),
-    (r"box_predictor\.bbox_pred", 0.03),
-    (r"mask_fcn_logits", 0.05),
-    (r"classification_head\.cls_logits", 0.03),
-    (r"bbox_reg", 0.02),
-)
-
-
-@torch.no_grad()
-def spread(model: nn.Module) -> nn.Module:
-    """Give a model weights with which activations keep their size and scores differ."""
-    names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
-    for name, value in (*model.named_parameters(), *model.named_buffers()):
-        if value.dim() < 2:
-            is_last = name.endswith("bn3.weight") or (
-                name.endswith("bn2.weight") and name.replace("bn2", "bn3") not in names
-            )
-            if is_last:  # of a block: rounding does not grow from block to block
-                value.fill_(0.2)
-            continue
-        own = next((deviation for pattern, deviation in SPREADS if re.search(pattern, name)), None)
-        gain = 0.3 if ".fpn." in name else 1.0
-        value.normal_(std=own or gain * (2 / value[0].numel()) ** 0.5)
-    return model
-
-
-def make_batch(images: int, canvas: tuple[int, int], config: ModelConfig, device: str) -> Batch:
-    """Return images that fill the canvas and their objects, padded as the loader does it."""
-    random = torch.Generator().manual_seed(1)
-    height, width = canvas
-    coarse = torch.rand(images, 3, height // 8, width // 8, generator=random)
-    pixels = nn.functional.interpolate(coarse, canvas, mode="bilinear").mul(255).to(torch.uint8)
-    most = 100 if device == "cuda" else 8
-    boxes, labels = torch.zeros(images, most, 4), torch.zeros(images, most, dtype=torch.int64)
-    corner = torch.rand(images, OBJECTS, 2, generator=random) * 0.6
-    side = 0.05 + 0.35 * torch.rand(images, OBJECTS, 2, generator=random)
-    boxes[:, :OBJECTS] = torch.cat([corner, corner + side], 2) * torch.tensor([width, height, width, height])
-    labels[:, :OBJECTS] = torch.randint(1, config.classes + 1, (images, OBJECTS), generator=random)
-    masks = torch.zeros(images, most, 112, 112, dtype=torch.uint8)
-    masks[:, :OBJECTS, 10:-10, 10:-10] = 255
-    batch = Batch(pixels, torch.tensor([canvas] * images).float(), torch.arange(images), Targets(boxes, labels, masks))
-    return Batch(*(each.to(device) for each in batch[:3]), Targets(*(each.to(device) for each in batch.targets)))
-
-
-def as_theirs(batch: Batch) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-    """Return a batch as torchvision takes it, with masks of whole images."""
-    assert batch.targets is not None
-    images = [image.float() / 255 for image in batch.images]
-    found = []
-    for boxes, labels in zip(batch.targets.boxes, batch.targets.labels, strict=True):
-        own = boxes[labels > 0]
-        masks = torch.zeros(len(own), *batch.images.shape[2:], dtype=torch.uint8, device=own.device)
-        for mask, (x1, y1, x2, y2) in zip(masks, own.int().tolist(), strict=True):
-            mask[y1:y2, x1:x2] = 1
-        found.append({"boxes": own, "labels": labels[labels > 0], "masks": masks})
-    return images, found
-
-
-def prepared(name: str, config: Config, canvas: tuple[int, int], device: str) -> nn.Module:
-    """Return a competitor's model: ours or torchvision's, with the same weights."""
-    torch.manual_seed(0)
-    theirs = spread(torchvision_model(config.model, (min(canvas),), max(canvas)))
-    if name.startswith("opsmith"):
-        model = build_model(replace(config.model, recompute=name == "opsmith recompute"))
-        load_torchvision(model, theirs.state_dict())
-        return model.to(device)
-    theirs = theirs.to(device)
-    if name != "torchvision":
-        theirs = theirs.to(memory_format=torch.channels_last)
-    if name == "compiled":
-        theirs.backbone = torch.compile(theirs.backbone)
-        if config.model.kind == "rcnn":
-            theirs.rpn.head = torch.compile(theirs.rpn.head)
-    return theirs
-
-
-def training(name: str, config: Config, canvas: tuple[int, int], batch: Batch, device: str) -> Call:
-    """Return a training step of a competitor."""
-    model = prepared(name, config, canvas, device).train()
-    optimizer = build_optimizer(model, config.solver)
-    if name.startswith("opsmith"):
-        step = TrainStep(model, optimizer, config, images=len(batch.images), graph=name != "opsmith eager")
-        return lambda: step(iter([batch]), 0)
-    images, targets = as_theirs(batch)
-
-    def call() -> None:
-        optimizer.zero_grad()
-        with autocast(torch.device(device), config.solver.precision):
-            losses = model(images, targets)
-        torch.stack([*losses.values()]).sum().backward()
-        optimizer.step()
-
-    return call
-
-
-def inference(name: str, config: Config, canvas: tuple[int, int], batch: Batch, device: str) -> Call:
-    """Return a call that detects, without masks of whole images, which both have after it."""
-    model = prepared(name, config, canvas, device).eval().requires_grad_(False)
-    if name.startswith("opsmith"):
-        predictor = Predictor(model, config, torch.device(device), graph=name == "opsmith")
-        return lambda: predictor(batch)
-    images, _ = as_theirs(batch)
-    model.transform.postprocess = lambda result, *_: result  # ours has no pasting in the model
-
-    def call() -> Any:
-        with torch.inference_mode(), autocast(torch.device(device), config.solver.precision):
-            return model(images)
-
-    return call
 
 
 def warmed(make: Callable[[], Call]) -> Call:
@@ -198,27 +69,58 @@ def waits_of(call: Call) -> int:
     return sum(event.count for event in profile.key_averages() if event.key == "cudaStreamSynchronize")
 
 
-def facts_of(make: Callable[[], Call]) -> dict[str, Any]:
-    """Return what is known of a competitor alone: memory, waiting and times."""
-    gc.collect()
-    torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
+class Measured(NamedTuple):
+    """What is known of competitors: their times in turns, of each its memory and waiting, and why others failed."""
+
+    samples: dict[str, list[float]]
+    facts: dict[str, dict[str, int]]
+    failed: dict[str, str]
+
+
+def begun(make: Callable[[], Call]) -> tuple[Call, dict[str, int]]:
+    """Return a competitor's call, and what it takes beside those that are there: memory and waiting."""
+    free_memory()
+    allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     call = warmed(make)
-    facts = {
-        "peak_bytes": torch.cuda.max_memory_allocated() - before,
-        "reserved_bytes": torch.cuda.max_memory_reserved() - before,
-        "waits": waits_of(call),
-    }
-    return {**facts, "samples": [on_gpu(call) for _ in range(ROUNDS)]}
+    peak_bytes, reserved_bytes = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    facts = {"peak_bytes": peak_bytes - allocated, "reserved_bytes": reserved_bytes - reserved, "waits": waits_of(call)}
+    return call, facts
 
 
-def case_on_gpu(model: str, batch_size: int, precision: str) -> tuple[Config, Batch]:
-    """Return the configuration and the batch of a case, in whose precision PyTorch computes from here on."""
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    config = load_config(CONFIGS / f"{model}.yaml", [f"solver.precision={precision}", "solver.rate=1e-5"])
-    return config, make_batch(batch_size, GPU_CANVAS, config.model, "cuda")
+def measure_together(makers: Mapping[str, Callable[[], Call]]) -> Measured:
+    """Measure competitors that take turns; raises OutOfMemoryError where the GPU cannot hold them all."""
+    calls: dict[str, Call] = {}
+    facts: dict[str, dict[str, int]] = {}
+    failed: dict[str, str] = {}
+    for name, make in makers.items():
+        try:
+            calls[name], facts[name] = begun(make)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            failed[name] = str(error).splitlines()[0]
+    return Measured(take_turns(calls, range(ROUNDS), on_gpu), facts, failed)
+
+
+def measure_alone(makers: Mapping[str, Callable[[], Call]]) -> Measured:
+    """Measure competitors one after the other."""
+    found = Measured({}, {}, {})
+    for name, make in makers.items():
+        try:
+            call, found.facts[name] = begun(make)
+            found.samples[name] = [on_gpu(call) for _ in range(ROUNDS)]
+            del call
+        except RuntimeError as error:
+            found.facts.pop(name, None)
+            found.failed[name] = str(error).splitlines()[0]
+    return found
+
+
+def free_memory() -> None:
+    """Give back what nothing holds."""
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without: Sequence[str]) -> dict[str, Any]:
@@ -229,24 +131,18 @@ def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without
     names = [name for name in COMPETITORS if name not in left_out]
     makers = {name: partial(kind, name, config, GPU_CANVAS, batch, "cuda") for name in names}
     row: dict[str, Any] = {"phase": phase, "model": model, "batch": batch_size, "precision": precision}
-    facts: dict[str, dict[str, Any]] = {}
-    for name, make in makers.items():
-        try:
-            facts[name] = facts_of(make)
-        except (RuntimeError, torch.OutOfMemoryError) as error:
-            print(f"{name} is left out: {str(error).splitlines()[0]}")
-            row.setdefault("failed", {})[name] = str(error).splitlines()[0]
-    samples = {name: each.pop("samples") for name, each in facts.items()}
-    row["alone"] = False
-    try:
-        gc.collect()
-        torch.cuda.empty_cache()
-        calls = {name: warmed(makers[name]) for name in facts}
-        samples = take_turns(calls, range(ROUNDS), on_gpu)
-    except torch.OutOfMemoryError:
-        row["alone"] = True
-    row |= compare_samples(samples)
-    row["images_per_second"] = {name: batch_size / row["seconds"][name]["median"] for name in samples}
+    found, row["alone"] = None, False
+    with contextlib.suppress(torch.OutOfMemoryError):
+        found = measure_together(makers)
+    if found is None:  # outside the handler: its traceback holds the competitors
+        found, row["alone"] = measure_alone(makers), True
+    for name, reason in found.failed.items():
+        print(f"{name} is left out: {reason}")
+    if found.failed:
+        row["failed"] = found.failed
+    row |= compare_samples(found.samples)
+    row["images_per_second"] = {name: batch_size / row["seconds"][name]["median"] for name in found.samples}
+    facts = found.facts
     return row | {
         key: {name: each[key] for name, each in facts.items()} for key in ("peak_bytes", "reserved_bytes", "waits")
     }
@@ -254,8 +150,7 @@ def measure_gpu(phase: str, model: str, batch_size: int, precision: str, without
 
 def measure_cpu(batch_size: int) -> dict[str, Any]:
     """Return a row: inference of the small configuration."""
-    config = load_config(CONFIGS / "digits_small.yaml")
-    batch = make_batch(batch_size, CPU_CANVAS, config.model, "cpu")
+    config, batch = case_on_cpu(batch_size)
     names = ("opsmith", "torchvision", "channels_last")
     calls = {name: inference(name, config, CPU_CANVAS, batch, "cpu") for name in names}
     results = {name: [call() for _ in range(3)][-1] for name, call in calls.items()}

@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from detection import GPU_CANVAS, ROUNDS, case_on_gpu, on_gpu, training, warmed
+from detection import ROUNDS, on_gpu, warmed
+from detection_competitors import GPU_CANVAS, case_on_gpu, training
 from detection_kinds import by_kind
 from opsmith.profiler.trace import activities, trace_calls
 from turns import record

@@ -43,11 +43,13 @@ class MaskHead(nn.Module):
         for module in (self.upsample, self.classes):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def forward(self, levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor, labels: Tensor) -> Tensor:
-        """Return the logits of the masks of boxes [B, K, 4] with these labels, float32 [B, K, M, M]."""
-        x = pool(levels, boxes, is_valid, self.config.pooled)
-        if not self.recompute:
-            x = self._convolve(x, is_valid.flatten())
+    def pool(self, levels: Sequence[Tensor], boxes: Tensor, is_valid: Tensor) -> Tensor:
+        """Return what `forward` takes of boxes [B, K, 4]."""
+        return pool(levels, boxes, is_valid, self.config.pooled)
+
+    def forward(self, pooled: Tensor, is_valid: Tensor, labels: Tensor) -> Tensor:
+        """Return the logits of the masks of boxes with these labels [B, K], float32 [B, K, M, M]."""
+        x = pooled if self.recompute else self._convolve(pooled, is_valid.flatten())
         # The classes' weights, one for each mask: a product, because its gradient is summed in a fixed order.
         classes = torch.arange(self.classes.out_channels, device=labels.device)
         one_hot = (labels.flatten()[:, None] == classes).to(self.classes.weight.dtype)
@@ -78,10 +80,10 @@ class MaskHead(nn.Module):
         logits = torch.bmm(pixels, weight[..., None].to(pixels.dtype)).squeeze(2).float() + bias[:, None]
         return logits.view(-1, *x.shape[2:])
 
-    def loss(self, levels: Sequence[Tensor], rois: RoIs, targets: Targets) -> dict[str, Tensor]:
+    def loss(self, pooled: Tensor, rois: RoIs, targets: Targets) -> dict[str, Tensor]:
         """Return the loss of the RoIs that are foreground."""
         assert targets.masks is not None
-        logits = self(levels, rois.boxes, rois.is_foreground, rois.label)
+        logits = self(pooled, rois.is_foreground, rois.label)
         wanted = mask_targets(targets, rois, logits.shape[-1])
         losses = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean((2, 3))
         count = rois.is_foreground.sum().clamp(min=1)

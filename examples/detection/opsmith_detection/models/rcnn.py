@@ -68,7 +68,10 @@ class GeneralizedRCNN(nn.Module):
         rois = self.box_head.draw(proposed, targets)
         losses |= self.box_head.losses(self.box_head(levels, rois.boxes, rois.is_valid), rois, targets)
         if self.mask_head is not None:
-            losses |= self.mask_head.loss(levels, rois.first(self.most_foreground), targets)
+            drawn = rois.first(self.most_foreground)
+            pooled = self.mask_head.pool(levels, drawn.boxes, drawn.is_foreground)
+            del levels  # 91 MB an image in float32 that no backward reads, while the mask head makes as much
+            losses |= self.mask_head.loss(pooled, drawn, targets)
         return losses
 
     def _detect(self, levels: list[Tensor], proposals: Proposals, sizes: Tensor) -> Detections:
@@ -78,6 +81,7 @@ class GeneralizedRCNN(nn.Module):
         is_found = detections.labels > 0
         count = is_found.shape[1]
         most = max(1, int(is_found.sum(1).max())) if self.skips_padding else count
-        drawn = (detections.boxes[:, :most], is_found[:, :most], detections.labels[:, :most])
-        masks = torch.where(drawn[1][..., None, None], self.mask_head(levels, *drawn).sigmoid(), 0.0)
+        boxes, is_drawn, labels = detections.boxes[:, :most], is_found[:, :most], detections.labels[:, :most]
+        logits = self.mask_head(self.mask_head.pool(levels, boxes, is_drawn), is_drawn, labels)
+        masks = torch.where(is_drawn[..., None, None], logits.sigmoid(), 0.0)
         return detections._replace(masks=functional.pad(masks, (0, 0, 0, 0, 0, count - most)))
