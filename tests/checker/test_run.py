@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import Any
 
@@ -93,12 +95,60 @@ def test_a_hang_is_found_after_the_silence_and_the_run_goes_on():
     assert finding.case.tensors()["x"].values == "nan"
 
 
+def test_a_reference_that_hangs_is_to_blame_and_ends_the_check() -> None:
+    def endless(x: Tensor) -> Tensor:
+        while x.isnan().any():
+            time.sleep(0.1)
+        return 3 * x
+
+    names = ("value", "special values", "determinism", "strides")
+    started = time.monotonic()
+    report = check(subject(reference=endless), *names, silence_s=1.5, rerun=False, processes=1)
+    assert time.monotonic() - started < 20
+    assert states(report) == {**dict.fromkeys(names, "not run"), "value": "passed", "special values": "failed"}
+    (finding,) = report.findings
+    assert finding.message == "the reference hangs: no answer on example 1, NaN in x; the kernel was not called"
+    assert {r.outcome.note for r in report.results if r.outcome.state == "not run"} == {
+        "the reference hangs: see special values"
+    }
+
+
+def test_a_reference_that_crashes_is_to_blame() -> None:
+    def crashing(x: Tensor) -> Tensor:
+        if x.isnan().any():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return 3 * x
+
+    report = check(subject(reference=crashing), "value", "special values", rerun=False)
+    assert states(report) == {"value": "passed", "special values": "failed"}
+    (finding,) = report.findings
+    assert finding.message == "the reference crashes: a segmentation fault on example 1, NaN in x; the kernel was not called"
+
+
+def test_a_crash_behind_a_kernel_s_damage_is_the_kernel_s() -> None:
+    is_damaged = False
+
+    def damaging(x: Tensor) -> Tensor:
+        nonlocal is_damaged
+        is_damaged = True
+        return 3 * x
+
+    def crashing(x: Tensor) -> Tensor:
+        if is_damaged:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return 3 * x
+
+    report = check(subject(damaging, reference=crashing), "value", "special values", rerun=False)
+    (finding,) = report.findings
+    assert finding.message.startswith("it crashes: a segmentation fault")
+
+
 def triple(x: Tensor) -> Tensor:
     return 3 * x
 
 
-def subject(function: Any = triple, *more: Any, **options: Any) -> Subject:
-    return subject_of(function, reference=triple, examples=[(torch.ones(4), *more)], **options)
+def subject(function: Any = triple, *more: Any, reference: Any = triple, **options: Any) -> Subject:
+    return subject_of(function, reference=reference, examples=[(torch.ones(4), *more)], **options)
 
 
 def test_nan_in_an_example_has_its_property():

@@ -8,7 +8,18 @@ from typing import Literal
 from opsmith.subject.case import Case
 from opsmith.subject.derivatives import GradientRequest
 
-__all__ = ["Finding", "Found", "Outcome", "State", "failed", "not_run", "not_run_for", "out_of_time", "passed"]
+__all__ = [
+    "Expecting",
+    "Finding",
+    "Found",
+    "Outcome",
+    "State",
+    "failed",
+    "not_run",
+    "not_run_for",
+    "out_of_time",
+    "passed",
+]
 
 _ERROR = "the check failed with "
 _OUT_OF_TIME = "no time left"
@@ -67,6 +78,13 @@ class Found:
     """What a property reports before it makes a finding's input smaller: its outcome, if that ends the process."""
 
     outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Expecting:
+    """What a property reports before it asks the reference about a case: what ends the process then is not the kernel's."""
+
+    case: Case
 
 
 def passed(inputs: int = 1, *, refused: int = 0, left_out: int = 0, note: str = "") -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -13,8 +13,8 @@ from typing import Any
 from opsmith.checker.blame import BEFORE_SIZES
 from opsmith.checker.excused import excused_notes
 from opsmith.checker.left_out import left_out_notes
-from opsmith.checker.outcome import Found, Outcome, not_run_for, out_of_time
-from opsmith.checker.process.crash import crashed, see_earlier
+from opsmith.checker.outcome import Expecting, Found, Outcome, not_run, not_run_for, out_of_time
+from opsmith.checker.process.crash import crashed, crashed_in_the_reference, see_earlier
 from opsmith.checker.process.forks import Forks
 from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first, main_types
 from opsmith.checker.process.slow_sizes import without_slow_sizes
@@ -55,7 +55,7 @@ class Watcher:
 
     def tell_doing(self, task: Task, doing: Any) -> None:
         """Report what is tried."""
-        if self.on_doing is not None and not isinstance(doing, Found):
+        if self.on_doing is not None and not isinstance(doing, (Expecting, Found)):
             self.on_doing(task.item.name, task.column, doing)
 
 
@@ -154,7 +154,7 @@ def _rows(
         until_s - (limit_s - part_s if here and limit_s < inf else 0.0),
         plan.processes,
     )
-    yield from _ended(subject, run_tasks(workers, elsewhere), workers.until_s)
+    yield from _ended(subject, elsewhere, run_tasks(workers, elsewhere), workers.until_s)
     kept = affordable(here, limit_s - part_s if limit_s < inf else inf)
     for index, task in enumerate(here):
         watch.tell_doing(task, None)
@@ -165,21 +165,31 @@ def _rows(
         yield Judged(task, outcome)
 
 
-def _ended(subject: Subject, done: Iterable[Finished], until_s: float) -> Iterable[Judged]:
+def _ended(subject: Subject, tasks: Sequence[Task], done: Generator[Finished], until_s: float) -> Iterable[Judged]:
     """Yield each task with its outcome, which is a crash where its process had none."""
     died: list[Task] = []
+    left = list(tasks)
     for one in done:
-        task, outcome, has_crashed = one.task, one.outcome, False
+        task, outcome, has_crashed, hangs_without_kernel = one.task, one.outcome, False, False
+        left.remove(task)
         if outcome is None:
             assert one.ended is not None
-            device = task.column.device
-            earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
-            context = Context(subject, device, task.dtypes, until_s=until_s)
-            outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
+            context = Context(subject, task.column.device, task.dtypes, until_s=until_s)
+            if one.expecting is not None:
+                outcome = crashed_in_the_reference(context, one.ended, one.expecting)
+                hangs_without_kernel = one.ended.hung
+            if outcome is None:
+                earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
+                outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
             has_crashed = not one.ended.hung
             if outcome.state == "failed":
                 died.append(task)
         yield Judged(task, outcome, has_crashed, one.history)
+        if hangs_without_kernel:  # each of the others would wait for it as long
+            done.close()
+            why = not_run(f"the reference hangs: see {task.item.name}")
+            yield from (Judged(task, why) for task in left)
+            return
 
 
 def _is_elsewhere(one: Task, other: Task) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from opsmith.checker.outcome import Finding, Outcome, failed, not_run
@@ -11,8 +12,9 @@ from opsmith.checker.process.lost_gpu import leave_where_lost
 from opsmith.checker.properties.context import Context
 from opsmith.checker.shrink import sizes_of, smallest
 from opsmith.subject.case import Case
+from opsmith.subject.oracle import expect
 
-__all__ = ["crashed", "see_earlier"]
+__all__ = ["crashed", "crashed_in_the_reference", "see_earlier"]
 
 # How long a call of the kernel may take that is made by itself.
 _ALONE_S = 10.0
@@ -31,10 +33,24 @@ def see_earlier(context: Context, doing: Any, earlier: list[str]) -> Outcome | N
     return not_run(f"the operator itself {how} there: see {earlier[0]}") if _died(ended) else None
 
 
+def crashed_in_the_reference(context: Context, ended: Ended, case: Case) -> Outcome | None:
+    """Return the outcome of a property whose child died or hangs while the reference was at work on a case.
+
+    None where the reference alone does not crash there: a kernel that ran before may have damaged its memory.
+    """
+    if not ended.hung and not _died(
+        _in_a_child(context, lambda: expect(context.subject, case, case.build(context.device)))
+    ):
+        return None
+    on = f" on {case.label}" if case.label else ""
+    output = f"\n{ended.output}" if ended.output else ""
+    return failed(Finding(f"the reference {_how(ended)}{on}; the kernel was not called{output}", case))
+
+
 def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     """Return the outcome of a property whose child died or hangs; the input is made smaller, each try in a child."""
     case = first = doing if isinstance(doing, Case) else None
-    words = "it hangs: no answer" if ended.hung else f"it crashes: {ended.crash or 'the process ended'}"
+    words = f"it {_how(ended)}"
     on = f" on {case.label}" if case is not None and case.label else ""
     if case is None and isinstance(doing, str):
         on = f" in {doing}"
@@ -46,6 +62,10 @@ def crashed(context: Context, ended: Ended, doing: Any) -> Outcome:
     assert first is not None
     seen = f", first seen with {first.label}" if case != first and first.label not in ("", *message.split(":")) else ""
     return failed(Finding(f"{message}{seen}{output}", case, _hint_of(context, case), first=first))
+
+
+def _how(ended: Ended) -> str:
+    return "hangs: no answer" if ended.hung else f"crashes: {ended.crash or 'the process ended'}"
 
 
 def _hint_of(context: Context, case: Case) -> str:
@@ -66,10 +86,13 @@ def _smallest_crash(context: Context, case: Case, crash: str) -> Case:
 
 def _call_alone(context: Context, case: Case) -> Ended:
     """Call the kernel with a case in a child of its own, and return how that ended."""
+    return _in_a_child(context, lambda: context.subject.kernel_results(case.build(context.device)))
 
+
+def _in_a_child(context: Context, run: Callable[[], object]) -> Ended:
     def call(send: Send) -> None:
         try:
-            context.subject.kernel_results(case.build(context.device))
+            run()
         finally:
             leave_where_lost(context.device)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any
 
-from opsmith.checker.outcome import Found, Outcome, not_run, out_of_time
+from opsmith.checker.outcome import Expecting, Found, Outcome, not_run, out_of_time
 from opsmith.checker.process.child import Child, Ended, Send, in_child
 from opsmith.checker.process.clock import now_s, wake
 from opsmith.checker.process.lost_gpu import leave_where_lost
@@ -42,7 +42,8 @@ _PART_OF_SILENCE = 0.25
 class Finished:
     """The end of a task: its outcome, or how its process ended before there was one, and what it was doing then.
 
-    `history` are the calls that its process had reported by then, in order, where something failed.
+    `history` are the calls that its process had reported by then, in order, where something failed. `expecting` is the case
+    that the reference, and not the kernel, was at work on.
     """
 
     task: Task
@@ -50,6 +51,7 @@ class Finished:
     ended: Ended | None = None
     doing: Any = None
     history: tuple[Case, ...] = ()
+    expecting: Case | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Workers:
     processes: int | None = None
 
 
-def run_tasks(workers: Workers, tasks: Sequence[Task]) -> Iterator[Finished]:
+def run_tasks(workers: Workers, tasks: Sequence[Task]) -> Generator[Finished]:
     """Yield the end of each task, in order; tasks of different queues are worked on at the same time."""
     processes = workers.processes or default_processes(cpu_count())
     rounds = rounds_of(tasks, workers.seconds, processes, is_limited=workers.limit_s < inf)
@@ -92,8 +94,7 @@ def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finishe
             done = 0
             for message in child.messages(None):
                 if not isinstance(message, Ended):
-                    outcome, ended, doing, history = message
-                    yield Finished(queue.tasks[done], outcome, ended, doing, history)
+                    yield Finished(queue.tasks[done], *message)
                     done += 1
             # A child that was killed from outside leaves tasks undone: they are done here.
             yield from _in_order(workers, Queue(queue.tasks[done:], 0.0))
@@ -101,7 +102,7 @@ def _side_by_side(workers: Workers, queues: Sequence[Queue]) -> Iterator[Finishe
 
 def _send_all(workers: Workers, queue: Queue, send: Send) -> None:
     for one in _in_order(workers, queue):
-        send((one.outcome, one.ended, one.doing, one.history))
+        send((one.outcome, one.ended, one.doing, one.history, one.expecting))
 
 
 def _tell_nobody(task: Task, doing: Any) -> None:
@@ -125,10 +126,8 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
         if time.monotonic() >= workers.until_s:
             yield from (Finished(task, out_of_time()) for task in left)
             return
-        done, doing = 0, None
+        done, doing = 0, _Doing()
         ended: Ended | None = None
-        found: Outcome | None = None
-        history: list[Case] = []
         batch = _batch(left)
         workers.tell(left[0], None)
         work = _worker(workers, batch, left, seconds)
@@ -139,30 +138,26 @@ def _one_by_one(workers: Workers, tasks: Sequence[Task], seconds: float) -> Iter
             elif isinstance(message, _Report):
                 seconds -= message.seconds
                 failed = message.outcome.state == "failed"
-                yield Finished(left[done], message.outcome, history=tuple(history) if failed else ())
-                done, doing, found = done + 1, None, None
+                yield Finished(left[done], message.outcome, history=tuple(doing.history) if failed else ())
+                done, doing = done + 1, _Doing(history=doing.history)
                 if done < len(left):
                     workers.tell(left[done], None)
-            elif isinstance(message, Found):
-                found = message.outcome
             else:
-                doing = message
-                if isinstance(doing, Case):
-                    history.append(doing)
-                workers.tell(left[done], doing)
+                doing.note(message)
+                workers.tell(left[done], message)
         assert ended is not None
         if done < len(batch) and not ended.is_late:
             task = left[done]
             # Other programs may keep a GPU for long: what seems to hang there is tried once more.
-            if ended.hung and found is None and task.column.device != "cpu" and task is not tried:
+            is_hang = ended.hung and doing.found is None
+            if is_hang and task.column.device != "cpu" and task is not tried:
                 tried, left = task, left[done:]
                 continue
             has_hung |= ended.hung and task.column.device == "cpu"
-            # What ended the process while an input was made smaller is not what the input had shown.
-            yield Finished(task, found, None if found is not None else ended, doing, tuple(history))
+            yield doing.finished(task, ended)
             done += 1
             # The next column would be silent for as long again, with the same finding.
-            while ended.hung and found is None and done < len(left) and _is_same_row(task, left[done]):
+            while is_hang and done < len(left) and _is_same_row(task, left[done]):
                 yield Finished(left[done], not_run(f"it already hangs in {task.column.dtype}"))
                 done += 1
         left = left[done:]
@@ -187,6 +182,36 @@ def _batch(left: Sequence[Task]) -> Sequence[Task]:
         if (task.item.fresh if task.column.device == "cpu" else task.item.alone)
     ]
     return left if not alone else left[: alone[0] or 1]
+
+
+@dataclass
+class _Doing:
+    """What a child has sent of the task that it is at: the last case or text, whether the reference is asked about one.
+
+    And the task's outcome, if it has found that before it ends. The cases are those of earlier tasks as well.
+    """
+
+    last: Any = None
+    expecting: Case | None = None
+    found: Outcome | None = None
+    history: list[Case] = field(default_factory=list)
+
+    def note(self, message: Any) -> None:
+        """Take what a task has sent."""
+        if isinstance(message, Found):
+            self.found = message.outcome
+        elif isinstance(message, Expecting):
+            self.expecting = message.case
+        else:
+            self.last, self.expecting = message, None
+            if isinstance(message, Case):
+                self.history.append(message)
+
+    def finished(self, task: Task, ended: Ended) -> Finished:
+        """Return how a task ended with its child."""
+        # What ended the process while an input was made smaller is not what the input had shown.
+        how = None if self.found is not None else ended
+        return Finished(task, self.found, how, self.last, tuple(self.history), self.expecting)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from opsmith.checker.outcome import Expecting
 from opsmith.checker.process.lost_gpu import settle
 from opsmith.checker.process.threads import on_threads
 from opsmith.checker.properties.context import Context
@@ -45,6 +46,7 @@ def disagreement(context: Context, case: Case, notes: set[str] | None = None) ->
     """
     subject = context.subject
     values = case.build(context.device)
+    context.tell(Expecting(case))
     with refusals():
         expected = expect(subject, case, values)
     context.tell(case)
