@@ -122,7 +122,10 @@ def test_a_reference_that_crashes_is_to_blame() -> None:
     report = check(subject(reference=crashing), "value", "special values", rerun=False)
     assert states(report) == {"value": "passed", "special values": "failed"}
     (finding,) = report.findings
-    assert finding.message == "the reference crashes: a segmentation fault on example 1, NaN in x; the kernel was not called"
+    assert (
+        finding.message
+        == "the reference crashes: a segmentation fault on example 1, NaN in x; the kernel was not called"
+    )
 
 
 def test_a_crash_behind_a_kernel_s_damage_is_the_kernel_s() -> None:

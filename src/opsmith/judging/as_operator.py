@@ -16,13 +16,16 @@ from opsmith.checker.outcome import Outcome, not_run_for
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
+from opsmith.judging.complex_pairs import has_complex, in_pairs, over_pairs, places_of_complex
 from opsmith.judging.diagnosis import same_numbers
 from opsmith.judging.own_memory import Views, charge_against, views_of_reference
 from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
-from opsmith.judging.trial import Trial
+from opsmith.judging.tasks.places import on_device
+from opsmith.judging.tasks.trees import tensors_of
+from opsmith.judging.trial import Trial, Values
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
 from opsmith.subject.index_bounds import with_index_bounds
@@ -70,8 +73,12 @@ class _Asked:
 def judge_as_operator(trial: Trial, seed: int) -> Part:
     """Return the verdict for everything that a user of an operator would try."""
     call = remote_function(trial)
-    subject = with_index_bounds(_subject(trial, call, seed))
+    calls = {label: make(seed) for label, make in trial.task.makers.items()}
+    numbers = _ComplexNumbers.of(trial, next(iter(calls.values())))
+    subject = with_index_bounds(_subject(trial, call, calls, numbers, seed))
     names = {**_VALUES, **(_GRADIENTS if trial.task.trains else {})}
+    if numbers:  # what NaN and infinities become depends on the formula
+        del names["special values"]
     asked: list[_Asked] = []
     charges: list[Charge] = []
     told: list[str] = [""]
@@ -88,7 +95,7 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
         for item, dtypes in left:
             share_s = (trial.until_s - begun_s) * item.weight / weights
             asked.append(_ask(subject, item, dtypes, tell, share_s, trial, call))
-        repeated = _repeats(subject, call)
+        repeated = _repeats(subject)
     except CandidateEnded as ended:
         charges.append(replace(ended.charge, where=told[0]))
         repeated = None
@@ -123,10 +130,34 @@ def _verdict(charges: Sequence[Charge], asked: Sequence[_Asked], states: Mapping
     return Part("accepted", (), calls, states)
 
 
-def _subject(trial: Trial, call: Callable[..., Any], seed: int) -> Subject:
-    task = trial.task
-    cases = [replace(as_case(make(seed), task.parameters), label=label) for label, make in task.makers.items()]
-    signature = task.signature
+@dataclass(frozen=True)
+class _ComplexNumbers:
+    """Where a task has complex numbers: in its arguments (`places_of_complex`), and which of its results are."""
+
+    places: tuple[Any, ...]
+    results: frozenset[int]
+
+    @classmethod
+    def of(cls, trial: Trial, values: Values) -> _ComplexNumbers:
+        """Find them in a call."""
+        with torch.no_grad():
+            found = tensors_of(trial.task.reference(*trial.arguments(on_device(values, trial.cell.device))))
+        places = tuple(places_of_complex(values[name]) for name in trial.task.parameters)
+        return cls(places, frozenset(number for number, one in enumerate(found) if one.is_complex()))
+
+    def __bool__(self) -> bool:
+        return has_complex(list(self.places)) or bool(self.results)
+
+
+def _subject(
+    trial: Trial, kernel: Callable[..., Any], calls: Mapping[str, Values], numbers: _ComplexNumbers, seed: int
+) -> Subject:
+    """Return task and candidate as `check` takes them, with pairs for complex numbers; `calls` are the posed ones."""
+    task, signature, reference = trial.task, trial.task.signature, trial.task.reference
+    if numbers:
+        calls = {label: in_pairs(values) for label, values in calls.items()}
+        reference, kernel = over_pairs(reference, numbers.places), over_pairs(kernel, numbers.places)
+    cases = [replace(as_case(values, task.parameters), label=label) for label, values in calls.items()]
     found = dict.fromkeys(one.dtype for case in cases for one in case.tensors().values() if "float" in one.dtype)
     # Of a function whose types nobody has written down, those of the posed calls.
     dtypes: tuple[Mapping[str, str], ...] = tuple({"T": name} for name in found) or ({},)
@@ -144,9 +175,9 @@ def _subject(trial: Trial, call: Callable[..., Any], seed: int) -> Subject:
         floating = tuple(parameter.name for parameter in signature.parameters if parameter.differentiable)
     return Subject(
         task.name,
-        call,
-        call,
-        task.reference,
+        kernel,
+        kernel,
+        reference,
         task.parameters,
         (trial.cell.device,),
         dtypes,
@@ -154,6 +185,7 @@ def _subject(trial: Trial, call: Callable[..., Any], seed: int) -> Subject:
         differentiable=task.differentiable if task.differentiable is not None else floating,
         examples=tuple(cases),
         seed=seed % 10_000,
+        paired=numbers.results,
     )
 
 
@@ -204,13 +236,13 @@ def _state(one: _Asked) -> str:
     return f"cut short: no time for {outcome.left_out} inputs" if one.is_cut_short else "right"
 
 
-def _repeats(subject: Subject, call: remote_function) -> Charge | None:
+def _repeats(subject: Subject) -> Charge | None:
     """Return the charge for results that differ between calls with the same arguments."""
     case = subject.suite.plain(subject.dtypes[0]) if subject.signature is not None else subject.examples[0]
     values = case.build(subject.devices[0])
     try:
         with torch.no_grad():
-            first, *others = (call(*subject.arguments(values)) for _ in range(_REPEATS))
+            first, *others = (subject.kernel(*subject.arguments(values)) for _ in range(_REPEATS))
     except CandidateRaisedError:
         return None
     if all(same_numbers(first, one) or _is_plain(first) for one in others):

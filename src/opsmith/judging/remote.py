@@ -129,7 +129,7 @@ class _Differentiable(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         results = call.forward(arguments)
-        ctx.mark_non_differentiable(*(one for one in results if not one.is_floating_point()))
+        ctx.mark_non_differentiable(*(one for one in results if not (one.is_floating_point() or one.is_complex())))
         return results
 
     @staticmethod

@@ -53,7 +53,7 @@ class Trial:
     overlapping: set[int] = field(default_factory=set)
     slowest_s: float = 0.0
     complex_inputs: Mapping[str, Any] = field(default_factory=dict)
-    complex_outputs: frozenset[int] = frozenset()
+    complex_outputs: set[int] = field(default_factory=set)
     _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
     @property
@@ -75,10 +75,12 @@ class Trial:
                 for name, value in zip(task.parameters, arguments, strict=False)
             ]
             found = tensors_of(task.reference(*given))
-            self.complex_outputs = frozenset(number for number, one in enumerate(found) if one.is_complex())
+            self.complex_outputs.clear()
+            self.complex_outputs.update(number for number, one in enumerate(found) if one.is_complex())
             return tuple(map(as_real, found))
 
-        return Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
+        subject = Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
+        return replace(subject, paired=self.complex_outputs)
 
     def arguments(self, values: Values) -> list[Any]:
         """Return arguments in the task's order."""

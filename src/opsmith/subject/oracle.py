@@ -14,7 +14,7 @@ them, before it counts as wrong.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,11 +62,12 @@ def expect(
     `is_of_reference` tells that from a defect of the check.
     """
     ask_the_cpu_first(subject, case, values)
+    paired = subject.paired if run is None else ()
     run = blamed_on_reference(run or (lambda given: subject.results(subject.reference, given)))
     run = in_accepted_types(subject, run, values)
     evidence = Evidence(run, values, working_dtype(values), case.elements + 17)
     own = None if evidence.own is None else tuple(evidence.own)
-    bounds = _Bounds(subject, case, run, evidence, terms, about)
+    bounds = _Bounds(subject, case, run, evidence, terms, about, paired)
     return Expected(tuple(evidence.exact), own, bounds.certain(), bounds.measured)
 
 
@@ -74,9 +75,16 @@ class _Bounds:
     """How far off each element of a call's results may be, from the evidence that there is."""
 
     def __init__(
-        self, subject: Subject, case: Case, run: Run, evidence: Evidence, terms: int | None, about: Hashable
+        self,
+        subject: Subject,
+        case: Case,
+        run: Run,
+        evidence: Evidence,
+        terms: int | None,
+        about: Hashable,
+        paired: Collection[int],
     ) -> None:
-        self._case, self._run, self._evidence, self._terms = case, run, evidence, terms
+        self._case, self._run, self._evidence, self._terms, self._paired = case, run, evidence, terms, paired
         self._kinds = {recipe.values for recipe in case.tensors().values()}
         known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
@@ -134,9 +142,13 @@ class _Bounds:
     def _allowed(self, measured: Measurement, floors: list[float]) -> tuple[Tensor, ...]:
         evidence = self._evidence
         effects = zip(measured.spread, measured.correlated, measured.noise, strict=True)
-        return tuple(
+        allowed = [
             allowed_errors(value, *effect, evidence.dtype, length).add_(floor).add_(_part_of(value, self._digits))
             for value, effect, length, floor in zip(evidence.exact, effects, self._lengths, floors, strict=True)
+        ]
+        return tuple(
+            one.amax(-1, keepdim=True).expand_as(one).contiguous() if number in self._paired and one.numel() else one
+            for number, one in enumerate(allowed)
         )
 
 

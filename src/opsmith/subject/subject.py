@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -66,6 +66,8 @@ class Subject:
     most_elements: int = MOST_ELEMENTS
     # Sizes that are not tried, by their cases' labels: the reference is slow there.
     left_out: frozenset[str] = frozenset()
+    # Results whose last dimension has both parts of complex numbers: an error is measured against the larger part.
+    paired: Collection[int] = ()
     # What the indices in integer tensors count (see `index_bounds`).
     index_bounds: Mapping[str, IndexBound] = field(default_factory=dict)
 

@@ -133,8 +133,8 @@ def _upfirdn(
     def convolve(images: Tensor, weight: Tensor, stride: _Pair) -> Tensor:
         weight = weight.to(x.dtype)
         if images.device.type == "cpu":
-            # As images of one channel: with a group for each, oneDNN 3.10 was still making a kernel after a minute, on an Intel
-            # Xeon with AVX-512 FP16. On a GPU images of one channel are cuDNN's, which may take TF32.
+            # As images of one channel: with a group for each, oneDNN 3.10 was still making a kernel after a minute on an
+            # Intel Xeon with AVX-512 FP16. On a GPU images of one channel are cuDNN's, which may take TF32.
             found = functional.conv2d(images.flatten(0, 1)[:, None], weight[None, None], stride=stride)
             return found.reshape(batch, channels, *found.shape[2:])
         return functional.conv2d(images, weight.expand(channels, 1, *weight.shape), stride=stride, groups=channels)
