@@ -88,9 +88,8 @@ class RPN(nn.Module):
         last = self._last()
         boxes, scores, groups = [], [], []
         for number, (level, anchors_of_level) in enumerate(zip(levels, anchors, strict=True)):
-            with without_copies(
-                level.device
-            ):  # those of some releases of PyTorch have no gradient, and the losses take them
+            # Copies that some releases of PyTorch make here have no gradient, and the losses would take them.
+            with without_copies(level.device):
                 logits, moves = (each.flatten(1, 3) for each in self._predict(self.convs(level), *last))
             best, index = logits.topk(min(candidates, logits.shape[1]))
             scores.append(best.sigmoid())
