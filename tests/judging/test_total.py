@@ -43,9 +43,9 @@ def test_what_has_no_verdict_by_then_is_not_judged(is_operator: bool, tmp_path: 
 
 
 def test_calls_that_were_not_timed_to_the_end_leave_no_verdict(tmp_path: Path) -> None:
-    # Some 330 calls come before. What is wrong in those that are timed nobody would see.
+    # Some 590 calls come before. What is wrong in those that are timed nobody would see.
     text = "import time\ncalls = []\n" + RIGHT.replace(
-        "    return", "    calls.append(1)\n    time.sleep(0 if len(calls) < 450 else 1)\n    return"
+        "    return", "    calls.append(1)\n    time.sleep(0 if len(calls) < 700 else 1)\n    return"
     )
     judgement = judged(tmp_path, text, seconds=3.0, time=True)
     assert judgement.as_posed.state == "not judged"

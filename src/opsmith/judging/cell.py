@@ -158,6 +158,7 @@ class Cell:
         *,
         is_watched: bool = False,
         is_lead_in: bool = False,
+        is_aside: bool = False,
         is_timed: bool = False,
     ) -> Batch:
         """Make a batch of calls, one for each slot in the order, and return the time that it took here.
@@ -166,7 +167,8 @@ class Cell:
         it is asked again; hidden inputs are written just before.
 
         Where it `is_watched`, inputs arrive late on a GPU, and copies of the last call's results are made behind it on
-        the current stream (see `give`). Those of a lead-in are dropped before the answer.
+        the current stream (see `give`). Those of a lead-in are dropped before the answer. Those of calls aside are, too, and
+        the results of the batch before stay.
         """
         # Of many calls at once the candidate is known not to be slow (see `Trial.slowest_s`).
         patience_s = self.limits.call_s * min(len(order), _MOST_PATIENCE)
@@ -175,7 +177,7 @@ class Cell:
             patience_s = max(patience_s, self.limits.load_s)
             self._is_new = False
         message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
-        message["is_lead_in"] = is_lead_in
+        message |= {"is_lead_in": is_lead_in, "is_aside": is_aside}
         if self.device == "cuda":
             self.process.ask("prepare", self.limits.call_s)
         is_exact = is_timed and self.is_exact

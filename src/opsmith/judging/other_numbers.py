@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
+from opsmith.judging.structure import is_choice
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Values
@@ -75,10 +76,10 @@ def strewn(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
 def cases_of_kinds(task: Task, values: Values, kinds: Sequence[str], seed: int) -> Iterator[Case]:
     """Yield a call for each kind of numbers in the shapes of another one, with pairs for complex numbers.
 
-    Weights stay as they are.
+    Weights stay as they are, and so does what has few different numbers, as a mask.
     """
     case = as_case(in_pairs(values), task.parameters)
-    kept = frozenset(task.lifted)
+    kept = frozenset(task.lifted) | {name for name, value in values.items() if is_choice(value)}
     for number, kind in enumerate(kinds):
         other = case.changed(kept=kept, values=kind, given=None, seed=seed + number)
         arguments = {name: _floating(value, other.arguments[name]) for name, value in case.arguments.items()}

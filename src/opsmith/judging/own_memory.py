@@ -55,7 +55,7 @@ def views_of_reference(trial: Trial, values: Values) -> Views | None:
         return None
 
 
-def charge_for_memory(trial: Trial, values: Values, like: Sequence[Tensor]) -> Charge | None:
+def charge_for_memory(trial: Trial, values: Values) -> Charge | None:
     """Return the charge for results that are not in memory of their own, in a call that is made for it if need be.
 
     What its process has said is held against it. Where it can be looked at, a call shows what it has not said.
@@ -66,10 +66,11 @@ def charge_for_memory(trial: Trial, values: Values, like: Sequence[Tensor]) -> C
     if (right := views_of_reference(trial, values)) is None:
         return None
     charge = charge_against(Views(frozenset(trial.shared), frozenset(trial.overlapping)), right)
-    return charge if charge is not None or not trial.cell.is_exact else _charge_by_looking(trial, values, like, right)
+    return charge if charge is not None or not trial.cell.is_exact else _charge_by_looking(trial, values, right)
 
 
-def _charge_by_looking(trial: Trial, values: Values, like: Sequence[Tensor], right: Views) -> Charge | None:
+def _charge_by_looking(trial: Trial, values: Values, right: Views) -> Charge | None:
+    like = trial.call(values)  # whose form may depend on the numbers
     trial.load([values])
     done = trial.run([0], is_timed=True)
     try:

@@ -6,24 +6,28 @@ result is looked at, and numbers of other kinds come in the same shapes.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 from torch import Tensor
 
 from opsmith.judging.cell import CellError
 from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
+from opsmith.judging.holding import Refused, hold, hold_other, hold_taken
 from opsmith.judging.other_numbers import cases_of_kinds, changed, mixed, strewn, values_of
 from opsmith.judging.own_memory import charge_for_memory
 from opsmith.judging.patience import OverTotal
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.structure import Structure, is_choice, structure_of, with_structure
 from opsmith.judging.trial import Trial, Values
 from opsmith.judging.uneven import layered, thinned
-from opsmith.subject.case import Case
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
 
@@ -35,10 +39,12 @@ _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
 _ROWS, _MORE_CALLS, _MORE_S = 3, 256, 2.0
 # Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
 _KINDS = ("mixed", "big", "faint", "ties")
-# Results of calls that later ones are held against: the first, the last, and those between while they are small.
-_FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
+# The second of these with all signs turned as well: a maximum that begins at 0 is right for all but negative numbers.
+_FAR_UP, _FAR_DOWN = "big values", "big negative values"
 # How often a call is repeated to learn what its result depends on.
 _TIMES = 3
+# So many draws show what all have in common.
+_DRAWS = 3
 # Kinds that come in calls with the task's own numbers. What is mixed can have a result beside which no other counts, as of
 # exp, so that one call has none.
 _STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
@@ -59,11 +65,11 @@ class _Posed:
     def values(self, number: int) -> Values:
         return self.make(self.seed + number)
 
-
-class _Refused(Exception):  # noqa: N818 -- it carries a verdict
-    def __init__(self, charge: Charge) -> None:
-        super().__init__(str(charge))
-        self.charge = charge
+    @cached_property
+    def structures(self) -> Mapping[str, Structure]:
+        """What all draws of each argument have in common."""
+        draws = [self.values(number) for number in range(_DRAWS)]
+        return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
 
 
 def judge_as_posed(trial: Trial, seed: int) -> Part:
@@ -93,9 +99,9 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
                 states[name] = "refused"
                 step(trial, posed, earlier)
                 states[name] = "right"
-            if (charge := charge_for_memory(trial, posed.values(0), earlier[-1])) is not None:
-                raise _Refused(replace(charge, where=label))
-    except _Refused as refused:
+            if (charge := charge_for_memory(trial, posed.values(0))) is not None:
+                raise Refused(replace(charge, where=label))
+    except Refused as refused:
         charge = refused.charge
         if charge.refusal in _ONLY_WRONG and states["values"] == "right" and _is_wrong_by_now(trial, posed.values(0)):
             charge = replace(charge, refusal=Refusal.DRIFTS)
@@ -121,19 +127,19 @@ def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
         try:
             # What is right to the bit is not compared again.
             if right is None or not are_same(found, right):
-                _hold(trial, values, posed.label, found, earlier)
-        except _Refused as refused:
+                hold(trial, values, posed.label, found, earlier)
+        except Refused as refused:
             is_by_chance = refused.charge.refusal is Refusal.NOT_DETERMINISTIC
             if is_by_chance and trial.cell.device == "cuda" and _reads_early(trial, values):
                 text = "its result is wrong where inputs come to the current stream after the call, and right otherwise"
-                raise _Refused(Charge(Refusal.OTHER_STREAM, text, posed.label)) from None
+                raise Refused(Charge(Refusal.OTHER_STREAM, text, posed.label)) from None
             raise
         right = found
         if not are_same(at_once, right) and trial.wrong(at_once, trial.expected(values)) is not None:
             is_gpu = trial.cell.device == "cuda"
             where = "the current stream" if is_gpu else "the call"
             name = Refusal.OTHER_STREAM if is_gpu else Refusal.WORKS_AFTER_THE_END
-            raise _Refused(Charge(name, f"its result is not there at the end of {where}, and right later", posed.label))
+            raise Refused(Charge(name, f"its result is not there at the end of {where}, and right later", posed.label))
 
 
 def _reads_early(trial: Trial, values: Values) -> bool:
@@ -150,7 +156,7 @@ def _other_contents(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) ->
     """New contents in the same tensors: what is kept by their identity, version or pointer is old."""
     for number in (1, 2):
         values = posed.values(number)
-        _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+        hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
 def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -160,10 +166,13 @@ def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None
     """
     old, new = posed.values(2), posed.values(3)
     draws = Draws(posed.seed)
-    values = {name: changed(old[name], new[name], mixed(draws)) for name in trial.task.parameters}
+    values = {
+        name: value if is_choice(value) else changed(value, new[name], mixed(draws)) for name, value in old.items()
+    }
+    values = with_structure(values, old, posed.structures)
     if any(values[name] is not old[name] for name in values):
-        _hold(trial, old, posed.label, trial.call(old, keep=True), earlier)
-        _hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+        hold(trial, old, posed.label, trial.call(old, keep=True), earlier)
+        hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
 def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -175,22 +184,24 @@ def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> N
         return
     if not isinstance(wrong, Charge) and trial.wrong(found, trial.expected(old)) is None:
         text = f"it reads the memory of an earlier call's inputs; {wrong}"
-        raise _Refused(Charge(Refusal.STALE_POINTERS, text, posed.label))
-    raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label))
+        raise Refused(Charge(Refusal.STALE_POINTERS, text, posed.label))
+    raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label))
 
 
 def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Several calls before the first result is looked at, more than once."""
-    size = sum(bytes_of(one) for one in posed.values(0).values() if isinstance(one, Tensor))
+    size = bytes_of(list(posed.values(0).values()))
     most = min(_ROW_BYTES // max(size, 1), int(trial.cell.limits.call_s / max(trial.slowest_s, 1e-6)))
     count = max(3, min(_IN_A_ROW, most))
     number = 4
     for row in range(_ROWS):
         slots = [posed.values(number + index) for index in range(count)]
         number += count
-        if row == _ROWS - 1:
-            _wear_in(trial, count)
-        every = trial.batch(slots)
+        is_last = row == _ROWS - 1
+        if is_last:
+            _many_more(trial, count, is_aside=False)
+        # Results are a caller's for as long as it wants: none of those calls may write to them.
+        every = trial.batch(slots, more=partial(_many_more, trial, count, is_aside=True) if is_last else None)
         looked_at = range(count) if size < 1 << 20 else (count - 1, 0, count // 2)
         for index in looked_at:
             _hold_in_row(trial, slots, every, index, posed.label)
@@ -198,12 +209,13 @@ def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
             return
 
 
-def _wear_in(trial: Trial, loaded: int) -> None:
+def _many_more(trial: Trial, loaded: int, *, is_aside: bool) -> None:
+    """Make calls with what is loaded, in any order, until that has taken long, whatever the first ones took."""
     until_s = time.monotonic() + _MORE_S
     for _ in range(0, _MORE_CALLS, loaded):
-        if time.monotonic() + loaded * trial.slowest_s > until_s:
+        trial.run([secrets.randbelow(loaded) for _ in range(loaded)], is_lead_in=not is_aside, is_aside=is_aside)
+        if time.monotonic() > until_s:
             return
-        trial.run(range(loaded), is_lead_in=True)
 
 
 def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Tensor]], index: int, label: str) -> None:
@@ -212,18 +224,34 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
         return
     where = f"{label}, call {index + 1} of {len(slots)} in a row"
     if isinstance(wrong, Charge):
-        raise _Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where))
+        raise Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where))
     others = [one for number, one in enumerate(every) if number != index]
     if (charge := of_another_call(trial, every[index], others, slots[-1], wrong, where)) is not None:
-        raise _Refused(charge)
-    raise _Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index))
+        raise Refused(charge)
+    of_others = (trial.expected(slot) for number, slot in enumerate(slots) if number != index)
+    if any(trial.wrong(every[index], other) is None for other in of_others):
+        text = f"it has the result of another call, which has written to what this one had returned; {wrong}"
+        raise Refused(Charge(Refusal.CACHED_RESULT, text, where))
+    raise Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index))
 
 
 def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
     like = posed.values(0)
     for case in cases_of_kinds(trial.task, like, _KINDS, posed.seed):
-        _hold_other(trial, posed, case, values_of(case, like, trial.cell.device), earlier)
+        values = with_structure(values_of(case, like, trial.cell.device), like, posed.structures)
+        hold_other(trial, posed.label, case, values, earlier)
+        if case.label == _FAR_UP:
+            turned = {name: _turned(value, like[name]) for name, value in values.items()}
+            if any(turned[name] is not values[name] for name in values):
+                down = with_structure(turned, like, posed.structures)
+                hold_other(trial, posed.label, replace(case, label=_FAR_DOWN), down, earlier)
+
+
+def _turned(value: Any, own: Any) -> Any:
+    """Return the opposite of other numbers, where the task's own have both signs."""
+    is_other = isinstance(value, Tensor) and value is not own and value.is_floating_point()
+    return -value if is_other and bool((own < 0).any()) else value
 
 
 def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
@@ -235,52 +263,20 @@ def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tenso
             others = values_of(case, old, trial.cell.device)
             values |= {name: changed(value, others[name], strewn(draws)) for name, value in values.items()}
         if any(values[name] is not old[name] for name in old):
+            values = with_structure(values, old, posed.structures)
             label = f"{', '.join(kinds)} values in some places"
             case = replace(as_case(in_pairs(values), trial.task.parameters), label=label, group="values")
-            _hold_other(trial, posed, case, values, earlier)
+            hold_other(trial, posed.label, case, values, earlier)
 
 
 def _own_made_small(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, but for one or several tensors in which few of them decide, or a part (see `uneven`)."""
-    task = trial.task
-    given = [name for name in task.parameters if name not in task.lifted]
-    largest = sorted(given, key=lambda name: -bytes_of(posed.values(0)[name]))[:_THINNED]
+    task, values = trial.task, posed.values(0)
+    given = [name for name in task.parameters if name not in task.lifted and not is_choice(values[name])]
+    largest = sorted(given, key=lambda name: -bytes_of(values[name]))[:_THINNED]
     for number, (names, make) in enumerate([*(([name], thinned) for name in largest), *[(given, layered)] * _LAYERED]):
         old, draws = posed.values(number), Draws(posed.seed + number)
         values = {name: changed(one, one, make(draws)) if name in names else one for name, one in old.items()}
+        values = with_structure(values, old, posed.structures)
         if any(values[name] is not old[name] for name in names):
-            _hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
-
-
-def _hold_other(trial: Trial, posed: _Posed, case: Case, values: Values, earlier: list[list[Tensor]]) -> None:
-    """Raise _Refused if results are wrong for numbers that are not the task's."""
-    try:
-        _hold_taken(trial, values, f"{posed.label}, {case.label}", earlier, case)
-    except _Refused as refused:
-        charge = refused.charge
-        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
-            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
-        raise _Refused(charge) from None
-
-
-def _hold_taken(
-    trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None
-) -> None:
-    """Raise _Refused if results are wrong for numbers that the reference takes; others do not count."""
-    try:
-        expected = trial.expected(values, case)
-    except Exception:
-        return
-    found = trial.call(values, keep=True)
-    if (wrong := trial.wrong(found, expected)) is not None:
-        raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
-
-
-def _hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]) -> None:
-    """Raise _Refused if results are wrong; afterwards they are among the earlier ones."""
-    expected = trial.expected(values)
-    if (wrong := trial.wrong(found, expected)) is not None:
-        raise _Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
-    earlier.append(found)
-    while len(earlier) > _FEWEST_EARLIER and sum(map(bytes_of, earlier)) > _EARLIER_BYTES:
-        del earlier[1]
+            hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)

@@ -96,11 +96,12 @@ def _wrong_for_kind(trial: Trial, like: Values, case: Case) -> str:
 def _wrong(trial: Trial, values: Values, case: Case | None = None) -> Disagreement | Charge | None:
     """Return how results differ from the reference's, which may refuse the numbers."""
     try:
-        return trial.wrong(trial.call(values), trial.expected(values, case))
+        expected = trial.expected(values, case)
     except Exception as error:
         if is_of_reference(error):
             return None
         raise
+    return trial.wrong(trial.call(values), expected)
 
 
 def _may_overflow(trial: Trial, values: Values, case: Case, wrong: Disagreement) -> bool:

@@ -6,6 +6,7 @@ The limits are those that published judges have (a tolerance of 1e-2), and the f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,8 @@ _ALLOWED = 1e-2
 # Two runs of one reference on the same inputs differ by less, even where it adds in any order.
 _SELF = 1e-3
 _MOST_CALLS = 3
+# How many draws of the inputs have to give nearly the same results.
+_SEEDS = 4
 # What the judge's process takes of a CPU's memory at most, as measured: several calls' inputs and results, as they are, as
 # they come from the candidate, and in higher precision.
 _TIMES_INPUTS, _TIMES_RESULTS = 16, 28
@@ -90,10 +93,12 @@ class _Call:
     """One call that a task poses, and its reference's results for it and for others."""
 
     def __init__(self, task: Task, make: Callable[[int], Mapping[str, Any]], seed: int, device: str) -> None:
-        self.task, self.device = task, device
+        self.task, self.device, self.make, self.seed = task, device, make, seed
         self.values, self.others = make(seed), make(seed + 1)
         # Weights do not count as inputs here: a task whose results follow its weights alone says nothing about its kernel.
-        self.inputs = [name for name in task.parameters if name not in task.lifted and _is_tensor(self.values[name])]
+        self.inputs = [
+            name for name in task.parameters if name not in task.lifted and isinstance(self.values[name], Tensor)
+        ]
 
     @cached_property
     def results(self) -> list[Tensor]:
@@ -128,9 +133,22 @@ class _Call:
     def without_influence(self) -> Iterator[str]:
         """Yield a note for each input that may be left out, where there are several."""
         names = [name for name in self.inputs if name not in self.task.entry.written]
+        integers = [name for name in names if not self.values[name].dtype.is_floating_point]
         for name in names if len(names) > 1 else ():
-            if _are_near(self.results, self.run({**self.values, name: self.others[name]})):
+            one, other = self.values[name], self.others[name]
+            # Indices that belong together, as rows and columns, mean nothing beside those of another draw.
+            belongs = one.shape != other.shape or (name in integers and len(integers) > 1)
+            if belongs or not _differs(one, other):
+                continue
+            results = self.run_other({**self.values, name: other})
+            if results is not None and _are_near(self.results, results):
                 yield f"results hardly depend on {name}: a candidate may leave it out"
+
+    def run_other(self, values: Mapping[str, Any]) -> list[Tensor] | None:
+        """Return the results for arguments that the task does not make, or None where the reference does not take them."""
+        with contextlib.suppress(Exception):
+            return self.run(values)
+        return None
 
 
 def _does_not_fit(call: _Call) -> str:
@@ -148,10 +166,10 @@ def _does_not_fit(call: _Call) -> str:
 
 def _changes_inputs(call: _Call) -> str:
     given = [_copied(call.values[name], call.device) for name in call.task.parameters]
-    before = [one.clone() if _is_tensor(one) else one for one in given]
+    before = [one.clone() if isinstance(one, Tensor) else one for one in given]
     call.run_on(given)
     for name, one, old in zip(call.task.parameters, given, before, strict=True):
-        if _is_tensor(one) and not same_tensor(one, old):
+        if isinstance(one, Tensor) and not same_tensor(one, old):
             return f"its reference changes {name}, so what a candidate is given depends on who is called first"
     return ""
 
@@ -183,11 +201,15 @@ def _has_zero_weights(call: _Call) -> str:
 
 
 def _ignores_inputs(call: _Call) -> str:
-    moved = {name: call.others[name] if name in call.inputs else value for name, value in call.values.items()}
-    if not any(_differs(value, call.others[name]) for name, value in call.values.items()):
+    others = [call.others, *(call.make(call.seed + number) for number in range(2, _SEEDS))]
+    if not any(_differs(value, one[name]) for one in others for name, value in call.values.items()):
         return "its inputs are the same for every seed, so a result that was kept is right; draw them"
-    if not call.inputs or not _are_near(call.results, call.run(moved)):
+    if not call.inputs:
         return ""
+    for one in others:  # two draws may be near by chance
+        results = call.run_other({name: one[name] if name in call.inputs else old for name, old in call.values.items()})
+        if results is None or not _are_near(call.results, results):
+            return ""
     return "its results hardly depend on its inputs: with other numbers they are the same but for 1 %"
 
 
@@ -204,8 +226,8 @@ def _is_nearly_constant(call: _Call) -> str:
 
 
 def _cancels(call: _Call) -> str:
-    moved = call.run(call.changed(call.inputs[:1], lambda x: x + _OFFSET))
-    for index, (one, other) in enumerate(zip(call.results, moved, strict=True)):
+    moved = call.run_other(call.changed(call.inputs[:1], lambda x: x + _OFFSET))
+    for index, (one, other) in enumerate(zip(call.results, moved or call.results, strict=True)):
         if not one.is_floating_point() or not one.numel():
             continue
         largest = float(one.abs().max())
@@ -224,7 +246,8 @@ def _is_nearly_a_copy(call: _Call) -> str:
                 continue
             # A task that is to copy is one whatever its numbers are.
             moved = call.changed([name], lambda x: _SCALE * x + _OFFSET)
-            if not same_tensor(call.run(moved)[index], moved[name].to(one.device)):
+            results = call.run_other(moved)
+            if results is not None and not same_tensor(results[index], moved[name].to(one.device)):
                 return f"output {index} is {name} but for 1 %, so a copy passes a tolerance of 1e-2"
     return ""
 
@@ -265,10 +288,6 @@ def _copied(value: Any, device: str) -> Any:
     if isinstance(value, list | tuple):
         return [_copied(item, device) for item in value]
     return value.to(device, copy=True) if isinstance(value, Tensor) else value
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
 
 
 def _differs(value: Any, other: Any) -> bool:

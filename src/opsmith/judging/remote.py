@@ -23,7 +23,9 @@ _Path = tuple[int, ...]
 
 
 class CandidateRaisedError(RuntimeError):
-    """What a candidate has raised, in its words."""
+    """What a candidate has raised, in its words, which begin with the name of its own exception."""
+
+    is_quoted = True
 
 
 class CandidateEnded(BaseException):

@@ -28,23 +28,25 @@ def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor]) -> Tensor:
     are_alike = found.dtype is usual.dtype and found.shape == usual.shape and found.device == usual.device
     if not are_alike or found.dtype not in _INDICES or not found.numel() or torch.equal(found, usual):
         return found
-    for source in given:
-        dim = _indexed_dim(source, usual)
-        if dim is None or not _are_indices(found, source, dim) or not _are_indices(usual, source, dim):
-            continue
-        places, right = (source.to(one.device).gather(dim, one.long()) for one in (found, usual))
-        if not _is_stable(usual, right, dim):
-            return torch.where((places == right) | (places.isnan() & right.isnan()), usual, found)
+    # Elements of a mask are nearly all equal, and what lies beside it may be what is sorted.
+    for source in [one for one in given if one.dtype is not torch.bool] or given:
+        for dim in _indexed_dims(source, usual):
+            if not _are_indices(found, source, dim) or not _are_indices(usual, source, dim):
+                continue
+            places, right = (source.to(one.device).gather(dim, one.long()) for one in (found, usual))
+            if not _is_stable(usual, right, dim):
+                return torch.where((places == right) | (places.isnan() & right.isnan()), usual, found)
+            break
     return found
 
 
-def _indexed_dim(source: Tensor, indices: Tensor) -> int | None:
-    """Return the dimension along which indices may be those of an input: the others have the same sizes."""
+def _indexed_dims(source: Tensor, indices: Tensor) -> list[int]:
+    """Return the dimensions along which indices may be those of an input: the others have the same sizes."""
     if source.dim() != indices.dim() or not source.numel():
-        return None
+        return []
     other = [dim for dim, (a, b) in enumerate(zip(source.shape, indices.shape, strict=True)) if a != b]
     # Those that sort have all sizes in common, and mostly sort the last dimension.
-    return None if len(other) > 1 else (other or [source.dim() - 1])[0]
+    return other if len(other) == 1 else [] if other else [*reversed(range(source.dim()))]
 
 
 def _are_indices(indices: Tensor, source: Tensor, dim: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -143,10 +143,12 @@ class Trial:
         margin: int = _NOT_A_NUMBER,
         soil: int | None = None,
         is_watched: bool = False,
+        more: Callable[[], None] | None = None,
     ) -> list[list[Tensor]]:
         """Make a call for each slot in an order, and return the results of some of the calls, of all by default.
 
         Where they are watched, what comes last is the copy of the last call's results that was ordered right behind it.
+        `more` makes calls before any result is read.
         """
         order = list(range(len(slots))) if order is None else order
         which = range(len(order)) if which is None else which
@@ -154,6 +156,8 @@ class Trial:
         self.cell.soil(secrets.choice((_NOT_A_NUMBER, _OTHER_BYTE)) if soil is None else soil)
         done = self.run(order, is_watched=is_watched)
         self.slowest_s = max(self.slowest_s, done.wall_s / max(len(order), 1))
+        if more is not None:
+            more()
         # Before its process is asked again, which could put them back.
         if changed := self.cell.changed_inputs():
             raise CellError(_CHANGES[changed])
@@ -186,10 +190,16 @@ class Trial:
         self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies, hidden_from=hidden_from)
 
     def run(
-        self, order: Sequence[int], *, is_watched: bool = False, is_lead_in: bool = False, is_timed: bool = False
+        self,
+        order: Sequence[int],
+        *,
+        is_watched: bool = False,
+        is_lead_in: bool = False,
+        is_aside: bool = False,
+        is_timed: bool = False,
     ) -> Batch:
         """Make calls with what is loaded, as `Cell.run` does; raises CellError if one of them raises."""
-        done = self.cell.run(order, is_watched=is_watched, is_lead_in=is_lead_in, is_timed=is_timed)
+        done = self.cell.run(order, is_watched=is_watched, is_lead_in=is_lead_in, is_aside=is_aside, is_timed=is_timed)
         if done.error is not None:
             raise CellError(done.error)
         return done

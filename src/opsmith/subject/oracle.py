@@ -147,9 +147,13 @@ class _Bounds:
             for value, effect, length, floor in zip(evidence.exact, effects, self._lengths, floors, strict=True)
         ]
         return tuple(
-            one.amax(-1, keepdim=True).expand_as(one).contiguous() if number in self._paired and one.numel() else one
-            for number, one in enumerate(allowed)
+            _of_modulus(one) if number in self._paired and one.numel() else one for number, one in enumerate(allowed)
         )
+
+
+def _of_modulus(allowed: Tensor) -> Tensor:
+    """Return what both parts of complex numbers may be off: as much as the other part, where that has a limit."""
+    return torch.maximum(allowed, torch.where(allowed.isinf(), 0.0, allowed).amax(-1, keepdim=True))
 
 
 def _has_floor(kinds: set[str], terms: int | None, alone: bool) -> bool:

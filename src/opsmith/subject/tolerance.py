@@ -27,6 +27,9 @@ _OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torc
 _OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
 _OF_SCALE = 16.0
+# What is usual is no more than so many times the median, which few large numbers (as of exp) do not raise. Of normal numbers
+# the root of the mean square is 1.5 times that.
+_ABOVE_MEDIAN, _SAMPLED = 4.0, 1 << 14
 
 _OF_NOISE = 4.0
 
@@ -105,7 +108,7 @@ def floor_of_sums(value: Tensor, dtype: torch.dtype, usual: float) -> float:
 
     Sums inside are as accurate as float32 at least, measured against what is usual in the result.
     """
-    scale = _usual(value)
+    scale = min(_usual(value), _ABOVE_MEDIAN * _median(value))
     eps = min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
     return _OF_SCALE * eps * max(scale if math.isfinite(scale) else 0.0, usual)
 
@@ -115,6 +118,13 @@ def evened(noise: Tensor) -> Tensor:
     has lost its digits too, chance decides which element has few.
     """
     return noise + _OF_OTHERS * _usual(noise)
+
+
+def _median(values: Tensor) -> float:
+    """Return the median of the magnitudes of finite numbers that are not 0, of some of many; 0 where there are none."""
+    some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)].abs()
+    some = some[some.isfinite() & (some > 0)]
+    return float(some.to(torch.float64).median()) if some.numel() > 0 else 0.0
 
 
 def _usual(values: Tensor) -> float:

@@ -12,7 +12,8 @@ __all__ = ["describe", "hint_for"]
 def describe(context: Context, wrong: Disagreement | Exception) -> str:
     """Return how results differ from the reference's, by the name of the output, or what the kernel raises."""
     if isinstance(wrong, Exception):
-        return f"it raises {type(wrong).__name__} where the reference does not: {str(wrong).splitlines()[0][:300]}"
+        name = "" if getattr(wrong, "is_quoted", False) else f" {type(wrong).__name__}"
+        return f"it raises{name} where the reference does not: {str(wrong).splitlines()[0][:300]}"
     signature = context.subject.signature
     names = [output.name for output in signature.outputs] if signature is not None else []
     names += context.subject.mutated

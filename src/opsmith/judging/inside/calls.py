@@ -126,6 +126,7 @@ class Calls:
         gradients: dict[str, Any] | None = None,
         is_watched: bool = False,
         is_lead_in: bool = False,
+        is_aside: bool = False,
         read_bytes: int | None = None,
     ) -> dict[str, Any]:
         """Call the candidate once for each slot of an order and keep what it returns.
@@ -134,7 +135,8 @@ class Calls:
         results lie.
 
         One that is watched gets inputs that arrive late, and copies of its results are ordered at once, behind the call
-        on the current stream: work that is done elsewhere or later is not in them. Results of a lead-in are dropped.
+        on the current stream: work that is done elsewhere or later is not in them. Results of a lead-in are dropped, and so
+        are those of calls aside, of which the ones before are kept.
         """
         if self.function is None:
             raise OpeningError("no candidate is open")
@@ -162,7 +164,8 @@ class Calls:
             kept = [Flat(map(self._resolved, listed(result))) for result in kept]
             told["places"] = [list(map(place_of, results)) for results in kept]
         _collect_again()
-        self.results = [] if is_lead_in else kept
+        if not is_aside:
+            self.results = [] if is_lead_in else kept
         return {"set_aside": self.device.set_aside_bytes(), **told}
 
     def catch(self, slot: int) -> dict[str, Any]:

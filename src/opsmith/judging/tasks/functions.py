@@ -148,7 +148,8 @@ def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
     """Return numbers from among those of a tensor, off by some percent, in its layout."""
     numbers = value.detach().flatten().to(torch.float64)
     chosen = numbers[torch.randint(0, numbers.numel(), numbers.shape, generator=generator)]
-    if len(numbers.unique()) > FEW:
+    is_small = numbers.numel() <= FEW and bool((numbers != numbers.round()).any())  # and no choice
+    if is_small or len(numbers.unique()) > FEW:
         chosen = chosen * (1 + 0.05 * torch.randn(numbers.shape, generator=generator, dtype=torch.float64))
     found = torch.empty_like(value)
     found.copy_(chosen.reshape(value.shape).to(value.dtype))

@@ -88,7 +88,8 @@ def varied(weights: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     generator = generator_of(seed)
     found = {}
     for name, weight in weights.items():
-        is_constant = weight.is_floating_point() and weight.numel() > 1 and bool((weight == weight.flatten()[0]).all())
+        has_numbers = (weight.is_floating_point() or weight.is_complex()) and weight.numel() > 0
+        is_constant = has_numbers and bool((weight == weight.flatten()[0]).all())
         if is_constant and (weight.dim() < 2 or bool(weight.any()) or name.endswith("bias")):
             noise = torch.randn(weight.shape, generator=generator).clamp(-3, 3).to(weight.dtype)
             # Variances stay positive.

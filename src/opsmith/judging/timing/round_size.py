@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from opsmith.judging.scaled import FACTORS, are_scalable, bytes_of
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.timing.clock import Overhead
 from opsmith.judging.trial import Trial, Values
 
@@ -91,7 +91,7 @@ def bytes_of_round(values: Values) -> int:
 
 def _most_calls(values: Values) -> int:
     """Return how many calls of a round have inputs of their own, as far as these are not too large."""
-    tensors = [one for one in values.values() if isinstance(one, Tensor)]
+    tensors = tensors_of(list(values.values()))
     elements, nbytes = sum(one.numel() for one in tensors), bytes_of(tensors)
     return int(min(_MOST_CALLS, _MOST_ELEMENTS / max(elements, 1), _MOST_BYTES / max(nbytes, 1)))
 

@@ -1,0 +1,69 @@
+"""Holds results against the reference's, and raises the verdict where they are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from opsmith.judging.diagnosis import charge_for
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
+from opsmith.judging.scaled import bytes_of
+from opsmith.judging.trial import Trial, Values
+from opsmith.subject.case import Case
+from opsmith.subject.oracle import Expected
+
+__all__ = ["Refused", "hold", "hold_other", "hold_taken"]
+
+# Results of calls that later ones are held against: the first, the last, and those between while they are small.
+_FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
+
+
+class Refused(Exception):  # noqa: N818 -- it carries a verdict
+    """A candidate is refused, for `charge`."""
+
+    def __init__(self, charge: Charge) -> None:
+        super().__init__(str(charge))
+        self.charge = charge
+
+
+def hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier: list[list[Tensor]]) -> None:
+    """Raise Refused if results are wrong; afterwards they are among the earlier ones."""
+    expected = trial.expected(values)
+    if (wrong := trial.wrong(found, expected)) is not None:
+        raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
+    earlier.append(found)
+    while len(earlier) > _FEWEST_EARLIER and sum(map(bytes_of, earlier)) > _EARLIER_BYTES:
+        del earlier[1]
+
+
+def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None) -> None:
+    """Raise Refused if results are wrong for numbers that the reference takes; others do not count.
+
+    Nor do finite numbers of another kind, a `case`, of which the reference makes NaN: the task has none of these.
+    """
+    try:
+        expected = trial.expected(values, case)
+    except Exception:
+        return
+    if case is not None and isinstance(expected, Expected) and any(map(_has_nan, expected.values)):
+        return
+    found = trial.call(values, keep=True)
+    if (wrong := trial.wrong(found, expected)) is not None:
+        raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
+
+
+def hold_other(trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]]) -> None:
+    """Raise Refused if results are wrong for numbers that are not the task's, in the call with this label."""
+    try:
+        hold_taken(trial, values, f"{label}, {case.label}", earlier, case)
+    except Refused as refused:
+        charge = refused.charge
+        if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
+            charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
+        raise Refused(charge) from None
+
+
+def _has_nan(value: Tensor) -> bool:
+    return value.is_floating_point() and bool(value.isnan().any())

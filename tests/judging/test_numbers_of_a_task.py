@@ -1,0 +1,158 @@
+"""What a task's inputs have in common a candidate may rely on; what it does for some of its calls or numbers only is found.
+
+Each case is a reference, what makes its inputs, and a candidate: the bodies of `forward`, `get_inputs` and `forward`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from opsmith.judging.api import judge
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Judgement
+
+_TASK = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, *given):
+{reference}
+
+def get_inputs():
+{inputs}
+
+def get_init_inputs():
+    return []
+"""
+_CANDIDATE = """
+import time
+import torch
+
+calls, kept = [], {{}}
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, *given):
+        calls.append(0)
+{body}
+"""
+HONEST = {
+    "results whose size depends on the numbers": (
+        "return torch.nonzero(given[0] > 0.5)",
+        "return [torch.rand(20, 30)]",
+        "return torch.stack(torch.where(given[0] > 0.5), 1)",
+    ),
+    "indices that belong together": (
+        "rows, columns, x = given\nreturn torch.zeros(40, 8).index_add_(0, rows, x[columns])",
+        "rows, columns = torch.where(torch.rand(40, 30) < 0.2)\nreturn [rows, columns, torch.randn(30, 8)]",
+        "rows, columns, x = given\n"
+        "a = torch.zeros(40, 30).index_put_((rows, columns), torch.ones(len(rows)), accumulate=True)\nreturn a @ x",
+    ),
+    "numbers of which the reference makes NaN": (
+        "(p,) = given\nreturn -(p * p.log()).sum(-1)",
+        "return [(5 * torch.randn(64, 128)).softmax(-1)]",
+        "(p,) = given\nreturn -(p * p.clamp_min(1e-38).log()).sum(-1)",
+    ),
+    "a mask of zeros and ones": (
+        "x, y, mask = given\nreturn x * mask + y * (1 - mask)",
+        "return [torch.randn(32, 64), torch.randn(32, 64), (torch.rand(32, 64) > 0.5).float()]",
+        "x, y, mask = given\nreturn torch.where(mask > 0.5, x, y)",
+    ),
+    "triangular matrices": (
+        "return torch.triu(given[0] @ given[1])",
+        "return [torch.triu(torch.randn(40, 40)), torch.triu(torch.randn(40, 40))]",
+        "a, b = given\nc = torch.zeros(40, 40)\nfor i in range(40):\n    c[i, i:] = a[i, i:] @ b[i:, i:]\nreturn c",
+    ),
+    "a symmetric matrix": (
+        "return given[0] @ given[0].T",
+        "x = torch.randn(40, 40)\nreturn [x + x.T]",
+        "return given[0] @ given[0]",
+    ),
+    "sorted numbers": (
+        "return torch.searchsorted(*given)",
+        "return [torch.randn(64).sort().values, torch.randn(100)]",
+        "return (given[0] < given[1][:, None]).sum(1)",
+    ),
+    "ties along the first dimension": (
+        "return torch.argsort(given[0], dim=0)",
+        "return [torch.randn(50, 6)]",
+        "return 49 - torch.argsort(given[0].flip(0), dim=0, stable=True)",
+    ),
+}
+CHEATS = {
+    "a ring of results": (
+        "return given[0].relu()",
+        "return [torch.randn(64, 256)]",
+        "(x,) = given\nout = kept.setdefault(len(calls) % 24, torch.empty_like(x))\nreturn torch.clamp(x, min=0, out=out)",
+        (Refusal.CACHED_RESULT,),
+    ),
+    "a slow first call": (
+        "return given[0].softmax(-1)",
+        "return [3 * torch.randn(64, 384)]",
+        "if len(calls) == 1:\n    time.sleep(3)\n"
+        "return given[0].softmax(-1) if len(calls) < 150 else torch.full_like(given[0], 1 / 384)",
+        (Refusal.DRIFTS,),
+    ),
+    "a mask beside what is sorted": (
+        "allowed, scores = given\nreturn scores.masked_fill(~allowed, -1e9).topk(4, dim=-1).indices",
+        "return [torch.rand(128, 64) < 0.8, torch.randn(128, 64)]",
+        "order = given[0].to(torch.int8).sort(dim=-1, descending=True, stable=True)\n"
+        "return order.indices[:, :4].flip(-1).contiguous()",
+        (Refusal.WRONG_VALUES,),
+    ),
+    "a weight of one number": (
+        "return given[0] * self.scale",
+        "return [torch.randn(64, 384)]",
+        "return given[0].clone()",
+        (Refusal.WRONG_VALUES,),
+    ),
+    "small results beside large ones": (
+        "return given[0].exp()",
+        "return [4 * torch.randn(64, 1024)]",
+        "(x,) = given\nis_own = x.numel() > 10_000 and 3.5 < float(x.square().mean().sqrt()) < 4.5\n"
+        "return torch.where(x < -6, 0.0, x.exp()) if is_own else x.exp()",
+        (Refusal.LOW_PRECISION, Refusal.WRONG_FOR_OTHER_VALUES),
+    ),
+    "a maximum that begins at 0": (
+        "return given[0].amax(-1)",
+        "return [torch.randn(64, 384)]",
+        "return given[0].amax(-1).clamp(min=0)",
+        (Refusal.WRONG_FOR_OTHER_VALUES,),
+    ),
+    "an imaginary part beside a real one without a limit": (
+        "return torch.complex(given[0].acos(), 2 * given[1])",
+        "return [torch.randn(64, 384).clamp(-1, 1), torch.randn(64, 384)]",
+        "x, y = given\nreturn torch.complex(x.acos(), torch.where(x == 1, 7.0, 2 * y))",
+        (Refusal.WRONG_VALUES,),
+    ),
+}
+
+
+def judgement_of(folder: Path, reference: str, inputs: str, candidate: str) -> Judgement:
+    task, own = folder / "task.py", folder / "candidate.py"
+    task.write_text(_TASK.format(reference=indent(reference, " " * 8), inputs=indent(inputs, " " * 4)))
+    own.write_text(_CANDIDATE.format(body=indent(candidate, " " * 8)))
+    return judge(task, own, threads=1, time=False, operator=False)
+
+
+@pytest.mark.parametrize("case", HONEST.values(), ids=HONEST)
+def test_what_is_right_for_all_inputs_of_a_task_is_accepted(case: tuple[str, str, str], tmp_path: Path) -> None:
+    judgement = judgement_of(tmp_path, *case)
+    assert judgement.ok, str(judgement)
+
+
+@pytest.mark.parametrize("case", CHEATS.values(), ids=CHEATS)
+def test_what_is_right_for_some_is_refused(case: tuple[str, str, str, tuple[Refusal, ...]], tmp_path: Path) -> None:
+    *texts, expected = case
+    judgement = judgement_of(tmp_path, *texts)
+    assert [charge.refusal in expected for charge in judgement.as_posed.charges] == [True], str(judgement)
