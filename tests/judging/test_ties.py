@@ -91,3 +91,18 @@ def test_ties_are_right_in_any_order_that_the_reference_leaves_open(
     path.write_text(text)
     judgement = judge(task, path, examples=[(torch.randn(24, 48),)], threads=1, time=False, operator=False)
     assert judgement.as_posed.state == state, judgement
+
+
+def largest(x: Tensor) -> tuple[Tensor, ...]:
+    return tuple(x.topk(4, dim=-1))
+
+
+def test_ties_are_settled_as_an_operator_too(tmp_path: Path) -> None:
+    path = tmp_path / "candidate.py"
+    path.write_text(
+        "def largest(x):\n"
+        "    found = x.sort(dim=-1, descending=True, stable=True)\n"
+        "    return found.values[..., :4].contiguous(), found.indices[..., :4].contiguous()\n"
+    )
+    judgement = judge(largest, path, examples=[(torch.randint(0, 5, (16, 20)),)], threads=1, time=False)
+    assert judgement.as_posed.state == judgement.as_operator.state == "accepted", str(judgement)

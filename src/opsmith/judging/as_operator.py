@@ -25,6 +25,7 @@ from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import tensors_of
+from opsmith.judging.ties import settling_ties
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.case import Case
 from opsmith.subject.examples import as_case
@@ -154,6 +155,7 @@ def _subject(
 ) -> Subject:
     """Return task and candidate as `check` takes them, with pairs for complex numbers; `calls` are the posed ones."""
     task, signature, reference = trial.task, trial.task.signature, trial.task.reference
+    kernel = settling_ties(kernel, reference)
     if numbers:
         calls = {label: in_pairs(values) for label, values in calls.items()}
         reference, kernel = over_pairs(reference, numbers.places), over_pairs(kernel, numbers.places)

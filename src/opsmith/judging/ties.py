@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["with_ties_settled"]
+from opsmith.judging.tasks.trees import tensors_of
+
+__all__ = ["settling_ties", "with_ties_settled"]
 
 _INDICES = (torch.int32, torch.int64)
 # A reference that returns so many equal neighbours, all in the order of their indices, is a stable sort: that is asked then.
@@ -22,6 +26,20 @@ def with_ties_settled(found: Sequence[Tensor], usual: Sequence[Tensor], given: S
     if len(found) != len(usual):
         return list(found)
     return [_settled(one, other, given) for one, other in zip(found, usual, strict=True)]
+
+
+def settling_ties(function: Callable[..., Any], reference: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
+    """Return a function with another one's results, whose indices are the reference's where these are as good."""
+
+    def call(*arguments: Any) -> tuple[Tensor, ...]:
+        found = tuple(tensors_of(function(*arguments)))
+        if not any(one.dtype in _INDICES for one in found):
+            return found
+        with contextlib.suppress(Exception), torch.no_grad():
+            return tuple(with_ties_settled(found, tensors_of(reference(*arguments)), tensors_of(list(arguments))))
+        return found
+
+    return call
 
 
 def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor]) -> Tensor:
