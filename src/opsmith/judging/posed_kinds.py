@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
-
 from opsmith.judging.cell import CellError
+from opsmith.judging.complex_pairs import has_complex, places_of_complex
 from opsmith.judging.other_numbers import cases_of_kinds, values_of
 from opsmith.judging.parts import parts_of
 from opsmith.judging.refusals import Refusal
@@ -59,8 +58,8 @@ def _cases(trial: Trial, values: Values, seed: int) -> Iterator[Case]:
 
     What NaN and infinities become in complex numbers depends on the formula: (a + ib) c is not a c + ib c for them.
     """
-    has_complex = trial.complex_outputs or any(map(_is_complex, values.values()))
-    kinds = [kind for kind in _KINDS if not has_complex or kind not in SPECIAL_VALUES]
+    is_complex = trial.complex_outputs or has_complex(list(map(places_of_complex, values.values())))
+    kinds = [kind for kind in _KINDS if not is_complex or kind not in SPECIAL_VALUES]
     for case in cases_of_kinds(trial.task, values, kinds, seed):
         tensors = case.tensors()
         rows = {name for name, one in tensors.items() if one.values in ROWS_OF_VALUES}
@@ -71,12 +70,6 @@ def _cases(trial: Trial, values: Values, seed: int) -> Iterator[Case]:
         if first in case.arguments and math.prod(tensors[first].shape[:-1]) <= _MOST_ROWS:
             assert case.base is not None
             yield replace(case, arguments={**case.base.arguments, first: case.arguments[first]})
-
-
-def _is_complex(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_is_complex, value))
-    return isinstance(value, Tensor) and value.is_complex()
 
 
 def _wrong_for_kind(trial: Trial, like: Values, case: Case) -> str:

@@ -6,23 +6,21 @@ The limits are those that published judges have (a tolerance of 1e-2), and the f
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from opsmith.checker.memory.available import available_memory_bytes, size_text
-from opsmith.judging.parts import rows_of
 from opsmith.judging.pieces import mean_of, within
+from opsmith.judging.posed_call import PosedCall, copied
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import as_real, same_tensor, tensors_of
+from opsmith.judging.tasks.trees import same_tensor
 from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["TaskQuality", "quality_of", "refused_for"]
@@ -66,14 +64,14 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
     can_be_called = True
     makers = list(task.makers.items())
     for label, make in makers[:: -(-len(makers) // _MOST_CALLS)]:
-        call = _Call(task, make, seed, device)
+        call = PosedCall(task, make, seed, device)
         try:
             if message := _does_not_fit(call):
                 return TaskQuality((*charges, Charge(Refusal.LARGE_TASK, message, label)), tuple(notes), False)
             if message := next((message for look in _LOOKS if (message := look(call))), ""):
                 charges.append(Charge(Refusal.DEGENERATE_TASK, message, label))
             else:
-                notes += call.without_influence()
+                notes += _without_influence(call)
         except Exception as error:
             charges.append(refused_for(error, label))
             can_be_called = False
@@ -89,69 +87,7 @@ def refused_for(error: Exception, where: str = "") -> Charge:
     return Charge(Refusal.DEGENERATE_TASK, text, where)
 
 
-class _Call:
-    """One call that a task poses, and its reference's results for it and for others."""
-
-    def __init__(self, task: Task, make: Callable[[int], Mapping[str, Any]], seed: int, device: str) -> None:
-        self.task, self.device, self.make, self.seed = task, device, make, seed
-        self.values, self.others = make(seed), make(seed + 1)
-        # Weights do not count as inputs here: a task whose results follow its weights alone says nothing about its kernel.
-        self.inputs = [
-            name for name in task.parameters if name not in task.lifted and isinstance(self.values[name], Tensor)
-        ]
-
-    @cached_property
-    def results(self) -> list[Tensor]:
-        """What the reference gives."""
-        return self.run(self.values)
-
-    def run(self, values: Mapping[str, Any]) -> list[Tensor]:
-        """Return the reference's results for copies of some arguments."""
-        return self.run_on([_copied(values[name], self.device) for name in self.task.parameters])
-
-    def run_on(self, given: Sequence[Any]) -> list[Tensor]:
-        """Return the reference's results for arguments as they are."""
-        with torch.no_grad():
-            found = self.task.reference(*given)
-        return [as_real(one).clone() for one in tensors_of(found)]
-
-    def changed(self, names: Sequence[str], change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
-        """Return the arguments with the floating-point tensors of some names changed."""
-        return {
-            name: _changed(value, change) if name in names and _is_floating(value) else value
-            for name, value in self.values.items()
-        }
-
-    def has_rows(self) -> bool:
-        """Whether it can be compared in parts."""
-
-        def results(given: Mapping[str, Any]) -> list[Tensor]:
-            return self.run_on([given[name] for name in self.task.parameters])
-
-        return rows_of(results, self.values, self.inputs) is not None
-
-    def without_influence(self) -> Iterator[str]:
-        """Yield a note for each input that may be left out, where there are several."""
-        names = [name for name in self.inputs if name not in self.task.entry.written]
-        integers = [name for name in names if not self.values[name].dtype.is_floating_point]
-        for name in names if len(names) > 1 else ():
-            one, other = self.values[name], self.others[name]
-            # Indices that belong together, as rows and columns, mean nothing beside those of another draw.
-            belongs = one.shape != other.shape or (name in integers and len(integers) > 1)
-            if belongs or not _differs(one, other):
-                continue
-            results = self.run_other({**self.values, name: other})
-            if results is not None and _are_near(self.results, results):
-                yield f"results hardly depend on {name}: a candidate may leave it out"
-
-    def run_other(self, values: Mapping[str, Any]) -> list[Tensor] | None:
-        """Return the results for arguments that the task does not make, or None where the reference does not take them."""
-        with contextlib.suppress(Exception):
-            return self.run(values)
-        return None
-
-
-def _does_not_fit(call: _Call) -> str:
+def _does_not_fit(call: PosedCall) -> str:
     read, written = bytes_of(list(call.values.values())), bytes_of(call.results)
     needed, free = _TIMES_INPUTS * read + _TIMES_RESULTS * written, available_memory_bytes("cpu")
     if call.device != "cpu" or needed < free or free == 0:  # which is not known everywhere
@@ -164,8 +100,8 @@ def _does_not_fit(call: _Call) -> str:
     )
 
 
-def _changes_inputs(call: _Call) -> str:
-    given = [_copied(call.values[name], call.device) for name in call.task.parameters]
+def _changes_inputs(call: PosedCall) -> str:
+    given = [copied(call.values[name], call.device) for name in call.task.parameters]
     before = [one.clone() if isinstance(one, Tensor) else one for one in given]
     call.run_on(given)
     for name, one, old in zip(call.task.parameters, given, before, strict=True):
@@ -174,25 +110,25 @@ def _changes_inputs(call: _Call) -> str:
     return ""
 
 
-def _returns_nothing(call: _Call) -> str:
+def _returns_nothing(call: PosedCall) -> str:
     return "" if call.results else "its reference returns no tensor, so there is nothing to compare"
 
 
-def _is_not_finite(call: _Call) -> str:
+def _is_not_finite(call: PosedCall) -> str:
     for index, one in enumerate(call.results):
         if one.is_floating_point() and not bool(one.isfinite().all()):
             return f"output {index} of its reference is not finite: NaN and infinities hide what is beside them"
     return ""
 
 
-def _disagrees_with_itself(call: _Call) -> str:
+def _disagrees_with_itself(call: PosedCall) -> str:
     for index, (one, again) in enumerate(zip(call.results, call.run(call.values), strict=True)):
         if not _is_near(one, again, _SELF):
             return f"its reference disagrees with itself: output {index} differs between two calls with the same inputs"
     return ""
 
 
-def _has_zero_weights(call: _Call) -> str:
+def _has_zero_weights(call: PosedCall) -> str:
     for name, word in call.task.lifted.items():
         weight = call.values[name]
         if weight.dim() > 1 and weight.numel() and not bool(weight.any()):
@@ -200,20 +136,23 @@ def _has_zero_weights(call: _Call) -> str:
     return ""
 
 
-def _ignores_inputs(call: _Call) -> str:
-    others = [call.others, *(call.make(call.seed + number) for number in range(2, _SEEDS))]
-    if not any(_differs(value, one[name]) for one in others for name, value in call.values.items()):
-        return "its inputs are the same for every seed, so a result that was kept is right; draw them"
-    if not call.inputs:
-        return ""
-    for one in others:  # two draws may be near by chance
-        results = call.run_other({name: one[name] if name in call.inputs else old for name, old in call.values.items()})
+def _ignores_inputs(call: PosedCall) -> str:
+    is_drawn = False
+    for number in range(1, _SEEDS):  # two draws may be near by chance
+        others = call.others if number == 1 else call.make(call.seed + number)
+        if not any(_differs(value, others[name]) for name, value in call.values.items()):
+            continue
+        is_drawn = True
+        moved = {name: others[name] if name in call.inputs else old for name, old in call.values.items()}
+        results = call.run_other(moved) if call.inputs else None
         if results is None or not _are_near(call.results, results):
             return ""
+    if not is_drawn:
+        return "its inputs are the same for every seed, so a result that was kept is right; draw them"
     return "its results hardly depend on its inputs: with other numbers they are the same but for 1 %"
 
 
-def _is_nearly_constant(call: _Call) -> str:
+def _is_nearly_constant(call: PosedCall) -> str:
     for index, one in enumerate(call.results):
         if one.is_floating_point() and one.numel() > 1:
             mean = mean_of(one)
@@ -225,7 +164,7 @@ def _is_nearly_constant(call: _Call) -> str:
     return ""
 
 
-def _cancels(call: _Call) -> str:
+def _cancels(call: PosedCall) -> str:
     moved = call.run_other(call.changed(call.inputs[:1], lambda x: x + _OFFSET))
     for index, (one, other) in enumerate(zip(call.results, moved or call.results, strict=True)):
         if not one.is_floating_point() or not one.numel():
@@ -237,7 +176,7 @@ def _cancels(call: _Call) -> str:
     return ""
 
 
-def _is_nearly_a_copy(call: _Call) -> str:
+def _is_nearly_a_copy(call: PosedCall) -> str:
     for index, one in enumerate(call.results):
         for name in call.inputs:
             value = call.values[name].to(one.device)
@@ -266,6 +205,21 @@ _LOOKS = (
 )
 
 
+def _without_influence(call: PosedCall) -> Iterator[str]:
+    """Yield a note for each input that may be left out, where there are several."""
+    names = [name for name in call.inputs if name not in call.task.entry.written]
+    integers = [name for name in names if not call.values[name].dtype.is_floating_point]
+    for name in names if len(names) > 1 else ():
+        one, other = call.values[name], call.others[name]
+        # Indices that belong together, as rows and columns, mean nothing beside those of another draw.
+        belongs = one.shape != other.shape or (name in integers and len(integers) > 1)
+        if belongs or not _differs(one, other):
+            continue
+        results = call.run_other({**call.values, name: other})
+        if results is not None and _are_near(call.results, results):
+            yield f"results hardly depend on {name}: a candidate may leave it out"
+
+
 def _are_near(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return all(_is_near(one, other, _ALLOWED) for one, other in zip(ones, others, strict=True))
 
@@ -279,24 +233,9 @@ def _is_near(one: Tensor, other: Tensor, part: float) -> bool:
     return within(one, other, part)
 
 
-def _changed(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-    # PyTorch has no arithmetic of eight bits.
-    return change(value.float()).to(value.dtype) if value.itemsize == 1 else change(value)
-
-
-def _copied(value: Any, device: str) -> Any:
-    if isinstance(value, list | tuple):
-        return [_copied(item, device) for item in value]
-    return value.to(device, copy=True) if isinstance(value, Tensor) else value
-
-
 def _differs(value: Any, other: Any) -> bool:
     if isinstance(value, list | tuple):
         return len(value) != len(other) or any(map(_differs, value, other))
     if isinstance(value, Tensor):
         return not (value.shape == other.shape and same_tensor(value, other))
     return bool(value != other)
-
-
-def _is_floating(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.judging.tasks.functions import FEW
+
 __all__ = ["Structure", "is_choice", "structure_of", "with_structure"]
 
-# Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
-_FEW = 16
-# So many numbers are looked at first, and of larger tensors none: drawing them takes seconds.
+# So many numbers are looked at first, and of larger tensors none: that takes seconds.
 _FIRST, _MOST = 1 << 12, 1 << 25
 
 
@@ -34,10 +34,10 @@ class Structure:
 
 def is_choice(value: Any) -> bool:
     """Whether a tensor's floating-point numbers are few different ones."""
-    if not isinstance(value, Tensor) or not value.is_floating_point() or not _FEW < value.numel() <= _MOST:
+    if not isinstance(value, Tensor) or not value.is_floating_point() or not FEW < value.numel() <= _MOST:
         return False
     flat = value.detach().reshape(-1)
-    return len(flat[:_FIRST].unique()) <= _FEW and len(flat.unique()) <= _FEW
+    return len(flat[:_FIRST].unique()) <= FEW and len(flat.unique()) <= FEW
 
 
 def structure_of(draws: Sequence[Any]) -> Structure:

@@ -14,22 +14,20 @@ from opsmith.judging.candidate import Entry
 from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
-from opsmith.judging.inside.results import Flat, listed, oddness, place_of
+from opsmith.judging.inside.results import Flat, listed, oddness, place_of, resolved
 from opsmith.judging.memory import Area, Parts, overlaps_itself, view_of
-from opsmith.judging.packings import number_as_tensor
 from opsmith.judging.scaled import bytes_of, scaled
 
 __all__ = ["Calls"]
 
 # Bound before a candidate is imported.
 _copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
-_is_negated, _is_conjugated = Tensor.is_neg, Tensor.is_conj
 _storage_of, _requires_grad_ = Tensor.untyped_storage, Tensor.requires_grad_
 _pointer, _strides = Tensor.data_ptr, Tensor.stride
 _storage_pointer, _storage_bytes = torch.UntypedStorage.data_ptr, torch.UntypedStorage.nbytes
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
-_Tensor, _type, _NUMBERS = torch.Tensor, type, (bool, int, float)
+_Tensor = torch.Tensor
 _uint8 = torch.uint8
 _collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
@@ -274,11 +272,7 @@ class Calls:
         )
 
     def _resolved(self, result: Any) -> Any:
-        """Return a result as a tensor in its memory: a number, and what is conjugated or negated only when it is read."""
-        kind = _type(result)
-        if kind in _NUMBERS:
-            return number_as_tensor(result, self.device.name)
-        return _clone(result) if kind is _Tensor and (_is_negated(result) or _is_conjugated(result)) else result
+        return resolved(result, self.device.name)
 
     def _shared_argument(self, result: Tensor) -> list[int]:
         """Return the arguments, by slot and position, whose memory a result lies in."""

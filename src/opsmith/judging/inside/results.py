@@ -7,11 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Flat", "listed", "oddness", "place_of"]
+from opsmith.judging.packings import number_as_tensor
+
+__all__ = ["Flat", "listed", "oddness", "place_of", "resolved"]
 
 # Bound before a candidate is imported.
-_is_contiguous, _pointer = Tensor.is_contiguous, Tensor.data_ptr
+_is_contiguous, _pointer, _clone = Tensor.is_contiguous, Tensor.data_ptr, Tensor.clone
+_is_negated, _is_conjugated = Tensor.is_neg, Tensor.is_conj
 _Tensor, _Parameter, _type, _Dict = torch.Tensor, torch.nn.Parameter, type, dict
+_NUMBERS = (bool, int, float)
 
 
 class Flat(list[Any]):
@@ -40,6 +44,14 @@ def place_of(result: Any) -> int | list[int] | None:
     if oddness(result):
         return None
     return _pointer(result) if _is_contiguous(result) else [_pointer(result), *result.stride()]
+
+
+def resolved(result: Any, device: str) -> Any:
+    """Return a result as a tensor in its memory: a number, and what is conjugated or negated only when it is read."""
+    kind = _type(result)
+    if kind in _NUMBERS:
+        return number_as_tensor(result, device)
+    return _clone(result) if kind is _Tensor and (_is_negated(result) or _is_conjugated(result)) else result
 
 
 def oddness(result: Any) -> str:
