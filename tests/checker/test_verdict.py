@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +41,7 @@ def check(op: Callable[..., Any], *names: str, reference: Any = plus_one, rerun:
 
 def wrong_or_dead(x: Tensor) -> Tensor:
     if 5 <= x.shape[0] <= 7:
-        os.kill(os.getpid(), signal.SIGSEGV)
+        signal.raise_signal(signal.SIGSEGV)
     return x + 1 + (x.shape[0] > 32)
 
 
@@ -64,9 +63,9 @@ def test_a_wrong_value_does_not_become_a_nan() -> None:
 
 def two_deaths(x: Tensor) -> Tensor:
     if x.shape[0] > 32:
-        os.kill(os.getpid(), signal.SIGFPE)
+        signal.raise_signal(signal.SIGFPE)
     if 5 <= x.shape[0] <= 7:
-        os.kill(os.getpid(), signal.SIGSEGV)
+        signal.raise_signal(signal.SIGSEGV)
     return x + 1
 
 

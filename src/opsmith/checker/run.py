@@ -179,8 +179,9 @@ def _ended(subject: Subject, tasks: Sequence[Task], done: Generator[Finished], u
                 outcome = crashed_in_the_reference(context, one.ended, one.expecting)
                 hangs_without_kernel = one.ended.hung
             if outcome is None:
+                doing = one.expecting if one.doing is None else one.doing
                 earlier = [other.item.name for other in died if _is_elsewhere(other, task)]
-                outcome = see_earlier(context, one.doing, earlier) or crashed(context, one.ended, one.doing)
+                outcome = see_earlier(context, doing, earlier) or crashed(context, one.ended, doing)
             has_crashed = not one.ended.hung
             if outcome.state == "failed":
                 died.append(task)
