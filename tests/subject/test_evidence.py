@@ -108,6 +108,29 @@ def test_an_index_between_numbers_that_roundings_tell_apart_may_be_either():
         assert (noise > 0).tolist() == [may_move] * 300
 
 
+def test_constants_that_a_function_computes_in_float32_have_roundings_too():
+    def run(values: Mapping[str, Any]) -> list[Tensor]:
+        angles = torch.arange(40.0) * (torch.arange(40.0) * -0.2).exp()
+        return [values["x"] * angles.cos(), torch.arange(40.0) * 4, values["x"] * torch.ones(40)]
+
+    wide = {"x": torch.linspace(1, 2, 40, dtype=torch.float64).float().double()}
+    exact, moved = run(wide), rounded_at_random(run, wide, torch.float32, 3)
+    off = (moved[0] / exact[0] - 1).abs().amax() / torch.finfo(torch.float32).eps
+    assert 0.5 < float(off) < 100
+    assert all(map(torch.equal, exact[1:], moved[1:]))
+
+
+def test_a_result_of_integers_may_be_off_by_roundings_inside():
+    def run(values: Mapping[str, Any]) -> list[Tensor]:
+        return [torch.sin(values["positions"] * (torch.arange(8.0) * -0.9).exp()), values["positions"] + 1]
+
+    evidence = Evidence(run, {"positions": torch.arange(1000, 1008)}, None, 0)
+    assert evidence.dtype is torch.float32
+    angles, whole = evidence.measured_closely(evidence.measured(2), 4).noise
+    assert 1e-6 < float(angles.max()) < 1e-2
+    assert float(whole.max()) == 0
+
+
 @pytest.mark.parametrize(
     "total",
     [lambda x: x.sum(), lambda x: x.mean() * x.numel(), lambda x: x @ torch.ones_like(x)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,17 @@ from torch import Tensor
 
 from opsmith.subject.draws import Draws
 
-__all__ = ["CORRELATED", "cast", "copied", "floating_names", "mapped", "perturbed", "upcast", "working_dtype"]
+__all__ = [
+    "CORRELATED",
+    "cast",
+    "coarsest",
+    "copied",
+    "floating_names",
+    "mapped",
+    "perturbed",
+    "upcast",
+    "working_dtype",
+]
 
 # The types that a check knows tolerances for.
 _KNOWN = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
@@ -69,8 +79,12 @@ def floating_names(values: Mapping[str, Any]) -> list[str]:
 
 def working_dtype(values: Mapping[str, Any]) -> torch.dtype | None:
     """Return the coarsest floating type among the arguments."""
-    tensors = [item for value in values.values() for item in (value if isinstance(value, list) else [value])]
-    found = {item.dtype for item in tensors if isinstance(item, Tensor)} & _KNOWN
+    return coarsest(item for value in values.values() for item in (value if isinstance(value, list) else [value]))
+
+
+def coarsest(values: Iterable[Any]) -> torch.dtype | None:
+    """Return the coarsest floating type among tensors; what is none does not count."""
+    found = {value.dtype for value in values if isinstance(value, Tensor)} & _KNOWN
     return max(found, key=lambda dtype: torch.finfo(dtype).eps, default=None)
 
 

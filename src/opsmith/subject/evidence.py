@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.subject.copies import CORRELATED, cast, copied, floating_names, perturbed, upcast
+from opsmith.subject.copies import CORRELATED, cast, coarsest, copied, floating_names, perturbed, upcast
 from opsmith.subject.stochastic import DOWN, UP, Run, rounded_at_random
 
 __all__ = ["Evidence", "Measurement"]
@@ -48,24 +48,32 @@ class Measurement:
 class Evidence:
     """The reference's results for one call, and what changes them. `values` are copied at once: a kernel may write to them.
 
-    `dtype` is the element type under check; its noise is measured in `low`, which is float32 where it is float64.
+    `dtype` is the element type under check: that of the arguments, or of the results where no argument is floating. Its
+    noise is measured in `low`, which is float32 where it is float64.
     """
 
     def __init__(self, run: Run, values: Mapping[str, Any], dtype: torch.dtype | None, seed: int) -> None:
-        self.run, self.dtype, self.seed = run, dtype, seed
+        self.run, self.seed = run, seed
         self.wide = upcast(values)
         self.exact = [result.detach() for result in run(copied(self.wide))]
         self.own = self._own(values)
-        self.low = torch.float32 if dtype is torch.float64 else dtype
         self._floating = floating_names(values)
+        self.dtype = dtype if dtype is not None or self._floating else coarsest(self.exact)
+        self.low = torch.float32 if self.dtype is torch.float64 else self.dtype
         elements = sum(value.numel() for value in self.wide.values() if isinstance(value, Tensor))
         # One argument at a time, since the effects of two could cancel; where that takes long, all at once.
-        self._groups = [[name] for name in self._floating] if elements < _MANY_ELEMENTS else [self._floating]
+        together = [self._floating] if self._floating else []
+        self._groups = [[name] for name in self._floating] if elements < _MANY_ELEMENTS else together
 
     @property
     def device(self) -> torch.device:
         """Where the results are."""
         return self.exact[0].device if self.exact else torch.device("cpu")
+
+    @property
+    def is_of_floating(self) -> bool:
+        """Whether an argument is floating, so that it can be off by a rounding."""
+        return bool(self._floating)
 
     def certain(self) -> Measurement:
         """Return what is known without another run: how far off the reference itself is in the element type."""
@@ -162,7 +170,7 @@ class Evidence:
             self.jumps[index] |= jump
 
     def _add_noise(self, total: list[Tensor], samples: int) -> None:
-        if self.own is None or self.low is None:
+        if self.own is None or self.low is None or not self._floating:
             return
         for sums, distance in zip(total, self._noise_at_inputs(), strict=True):
             sums.add_(distance)
@@ -180,7 +188,7 @@ class Evidence:
 
     def _add_low_noise(self, total: list[Tensor], seed: int) -> None:
         """Add how far off the reference is in the element type, at inputs beside the given ones."""
-        if self.own is None:
+        if self.own is None or not self._floating:
             return
         assert self.low is not None and self.dtype is not None
         other = perturbed(cast(self.wide, self.low), self._floating, torch.finfo(self.low).eps, seed)

@@ -86,7 +86,7 @@ class _Bounds:
     ) -> None:
         self._case, self._run, self._evidence, self._terms, self._paired = case, run, evidence, terms, paired
         self._kinds = {recipe.values for recipe in case.tensors().values()}
-        known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
+        known = pointwise_results(subject, case, run, about, evidence.device) if evidence.is_of_floating else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
         length = reduction_length(subject, case, evidence.exact) if terms is None else terms
         self._lengths = [0 if alone else length for alone in self._pointwise]

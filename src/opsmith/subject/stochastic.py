@@ -3,6 +3,9 @@
 This measures what the roundings inside of a function do to its results, also where float64 itself has no digits left
 (J. Vignes, A stochastic arithmetic for reliable scientific computation, 1993). A result that the element type holds
 exactly has no rounding and stays as it is: a tie of exact numbers is decided as ever. That tanh(20) is 1 is a rounding.
+
+A function may compute constants of its own in float32, as the angles of rotary embeddings are. Those stay in that type,
+whatever its arguments have, and are rounded in it.
 """
 
 from __future__ import annotations
@@ -34,6 +37,16 @@ _TRANSCENDENTAL = frozenset(
 # Exponents whose powers are products, as square() has them; those of exact numbers can be exact.
 _PRODUCTS = (2, 3)
 _SUMS = frozenset(("add", "sub", "rsub"))
+# Functions that make no number of their own.
+_MOVES = frozenset(
+    (
+        *("cat", "stack", "index", "index_select", "gather", "take", "where", "masked_fill", "index_put", "scatter"),
+        *("clone", "copy", "copy_", "_to_copy", "repeat", "repeat_interleave", "flip", "roll", "constant_pad_nd"),
+        *("maximum", "minimum", "max", "min", "amax", "amin", "sort", "topk", "clamp", "abs", "neg", "relu", "sign"),
+    )
+)
+# A float32 with so many zeros at its end has most likely been computed without a rounding.
+_ZEROS_OF_SHORT = 0xFFF
 
 Run = Callable[[Mapping[str, Any]], list[Tensor]]
 
@@ -59,26 +72,35 @@ class _Rounding(DispatchMode):
         for one, returned in zip(results, func._schema.returns, strict=False):
             # A view of what was rounded before is not a result of an operation.
             is_view = returned.alias_info is not None and not returned.alias_info.is_write
-            if isinstance(one, Tensor) and one.dtype is torch.float64 and one.numel() > 0 and not is_view:
+            if isinstance(one, Tensor) and one.numel() > 0 and not is_view:
                 name = func.overloadpacket.__name__
-                self._round(one, _is_absorbed(name, one, args), _terms_of(name, one, args))
+                if one.dtype is torch.float64:
+                    # It has no wider type: what needs few digits has most likely been computed without a rounding.
+                    few = torch.float32 if self._dtype is torch.float64 else self._dtype
+                    inexact = (one.to(few).to(torch.float64) != one) | _is_absorbed(name, one, args)
+                    self._round(one, inexact, self._dtype, _terms_of(name, one, args))
+                elif one.dtype is torch.float32 and name not in _MOVES and any(map(_is_tensor, args)):
+                    inexact = (one.detach().view(torch.int32) & _ZEROS_OF_SHORT) != 0
+                    self._round(one, inexact, torch.float32, _terms_of(name, one, args))
         return result
 
-    def _round(self, exact: Tensor, is_absorbed: Tensor | bool, terms: int) -> None:
-        # float64 has no wider type: what needs few digits has most likely been computed without a rounding.
-        few = torch.float32 if self._dtype is torch.float64 else self._dtype
-        inexact = (exact.to(few).to(torch.float64) != exact) | is_absorbed
+    def _round(self, exact: Tensor, inexact: Tensor, dtype: torch.dtype, terms: int) -> None:
+        """Move what is not exact by a rounding to a type."""
         if not bool(inexact.any()):
             return
         if self._seed in (UP, DOWN):
-            signs = torch.full_like(exact, 1.0 if self._seed == UP else -1.0) * exact.sign()
+            signs = (1.0 if self._seed == UP else -1.0) * exact.sign().to(torch.float64)
         else:
-            signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact) * 2 - 1
+            signs = torch.randint(0, 2, exact.shape, generator=self._random).to(exact.device, torch.float64) * 2 - 1
         # A sum of n terms, which a kernel may add in any order, has some sqrt(n) roundings.
-        eps = torch.finfo(self._dtype).eps * math.sqrt(terms)
+        eps = torch.finfo(dtype).eps * math.sqrt(terms)
         # More than a half, so that a short number moves too.
-        moved = exact * (1 + signs * (eps if self._dtype is torch.float64 else 0.75 * eps))
-        exact.copy_(torch.where(inexact, moved.to(self._dtype).to(torch.float64), exact))
+        moved = exact * (1 + signs * (eps if dtype is torch.float64 else 0.75 * eps))
+        exact.copy_(torch.where(inexact, moved.to(dtype).to(exact.dtype), exact))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) or (isinstance(value, list | tuple) and any(map(_is_tensor, value)))
 
 
 def _terms_of(name: str, result: Tensor, args: Any) -> int:
