@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from opsmith.subject.placed_values import ABOVE_ZERO, LAST, are_indices
+from opsmith.subject.placed_values import ABOVE_ZERO, LAST, are_indices, bounds_of
 from opsmith.subject.values import beyond_bits, first_integers, numbers_of_ties
 
 __all__ = ["Code", "constructor_code", "is_call"]
@@ -179,9 +179,8 @@ def _above_zero(dtype: torch.dtype) -> Code:
 
 
 def _indices(values: str) -> Code:
-    first, size = int(not values.startswith("below")), int(values.rpartition(" ")[2])
-    numbers = f"v = torch.randint({first}, {first + size}, {{shape}})"
-    return Code("v", (numbers, f"v.view(-1)[0] = {first + size - 1}"))
+    first, last = bounds_of(values)
+    return Code("v", (f"v = torch.randint({first}, {last + 1}, {{shape}})", f"v.view(-1)[0] = {last}"))
 
 
 def _small(dtype: torch.dtype) -> Code:

@@ -16,6 +16,7 @@ from opsmith.checker.left_out import left_out_notes
 from opsmith.checker.outcome import Expecting, Found, Outcome, not_run, not_run_for, out_of_time
 from opsmith.checker.process.crash import crashed, crashed_in_the_reference, see_earlier
 from opsmith.checker.process.forks import Forks
+from opsmith.checker.process.index_probe import with_bounds_of_a_child
 from opsmith.checker.process.schedule import Allowance, Task, affordable, allowance, essentials_first, main_types
 from opsmith.checker.process.slow_sizes import without_slow_sizes
 from opsmith.checker.process.workers import Finished, Workers, run_tasks
@@ -109,7 +110,8 @@ def run_check(subject: Subject, plan: CheckPlan | None = None, watch: Watcher | 
     started = time.perf_counter()
     limit_s = plan.limit_s
     until_s = time.monotonic() + limit_s
-    subject = with_index_bounds(subject)
+    # Where the reference crashes at an index, it does so in a child again, which is a finding.
+    subject = (with_bounds_of_a_child(subject, until_s) if plan.isolate else with_index_bounds(subject)) or subject
     if not plan.thorough:
         subject = without_slow_sizes(subject)
     for dtypes in subject.dtypes:

@@ -16,20 +16,15 @@ from opsmith.checker.outcome import Outcome, not_run_for
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
-from opsmith.judging.complex_pairs import has_complex, in_pairs, over_pairs, places_of_complex
 from opsmith.judging.diagnosis import same_numbers
+from opsmith.judging.operator_subject import task_as_operator
 from opsmith.judging.own_memory import Views, charge_against, views_of_reference
 from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
-from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import tensors_of
-from opsmith.judging.ties import settling_ties
-from opsmith.judging.trial import Trial, Values
+from opsmith.judging.trial import Trial
 from opsmith.subject.case import Case
-from opsmith.subject.examples import as_case
-from opsmith.subject.index_bounds import with_index_bounds
 from opsmith.subject.subject import Subject
 
 __all__ = ["judge_as_operator"]
@@ -46,8 +41,7 @@ _VALUES: Mapping[str, Refusal] = {
     "arguments": Refusal.WRONG_VALUES,
 }
 _GRADIENTS: Mapping[str, Refusal] = {"gradient": Refusal.WRONG_GRADIENT}
-# Calls with more elements are not varied where smaller ones can be generated.
-_MOST_ELEMENTS = 1 << 16
+_OF_SIZES = ("sizes", "empty")
 _REPEATS = 4
 # The calls of a fast candidate take a half of a property's time: the reference runs a dozen times beside each, and an order
 # to another process takes a millisecond. From this part on the candidate decides how many inputs there is time for.
@@ -74,12 +68,13 @@ class _Asked:
 def judge_as_operator(trial: Trial, seed: int) -> Part:
     """Return the verdict for everything that a user of an operator would try."""
     call = remote_function(trial)
-    calls = {label: make(seed) for label, make in trial.task.makers.items()}
-    numbers = _ComplexNumbers.of(trial, next(iter(calls.values())))
-    subject = with_index_bounds(_subject(trial, call, calls, numbers, seed))
+    described = task_as_operator(trial, call, seed)
+    subject = described.subject
     names = {**_VALUES, **(_GRADIENTS if trial.task.trains else {})}
-    if numbers:  # what NaN and infinities become depends on the formula
+    if described.is_complex:  # what NaN and infinities become depends on the formula
         del names["special values"]
+    if described.why_posed:
+        names = {name: refusal for name, refusal in names.items() if name not in _OF_SIZES}
     asked: list[_Asked] = []
     charges: list[Charge] = []
     told: list[str] = [""]
@@ -114,6 +109,7 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
         charges += [aliased] if aliased is not None else []
     states = {_KINDS: "right" if kinds is None else "wrong"} if asked else {}
     states |= {f"{one.item.name} {one.dtype}".strip(): _state(one) for one in asked}
+    states |= {name: f"not asked: {described.why_posed}" for name in _OF_SIZES if described.why_posed}
     return _verdict(charges, asked, states, trial.calls)
 
 
@@ -129,66 +125,6 @@ def _verdict(charges: Sequence[Charge], asked: Sequence[_Asked], states: Mapping
         note = f"too slow: its own calls took most of the time, and inputs were left out ({', '.join(slow)})"
         return Part("not judged", (), calls, states, note)
     return Part("accepted", (), calls, states)
-
-
-@dataclass(frozen=True)
-class _ComplexNumbers:
-    """Where a task has complex numbers: in its arguments (`places_of_complex`), and which of its results are."""
-
-    places: tuple[Any, ...]
-    results: frozenset[int]
-
-    @classmethod
-    def of(cls, trial: Trial, values: Values) -> _ComplexNumbers:
-        """Find them in a call."""
-        with torch.no_grad():
-            found = tensors_of(trial.task.reference(*trial.arguments(on_device(values, trial.cell.device))))
-        places = tuple(places_of_complex(values[name]) for name in trial.task.parameters)
-        return cls(places, frozenset(number for number, one in enumerate(found) if one.is_complex()))
-
-    def __bool__(self) -> bool:
-        return has_complex(list(self.places)) or bool(self.results)
-
-
-def _subject(
-    trial: Trial, kernel: Callable[..., Any], calls: Mapping[str, Values], numbers: _ComplexNumbers, seed: int
-) -> Subject:
-    """Return task and candidate as `check` takes them, with pairs for complex numbers; `calls` are the posed ones."""
-    task, signature, reference = trial.task, trial.task.signature, trial.task.reference
-    kernel = settling_ties(kernel, reference)
-    if numbers:
-        calls = {label: in_pairs(values) for label, values in calls.items()}
-        reference, kernel = over_pairs(reference, numbers.places), over_pairs(kernel, numbers.places)
-    cases = [replace(as_case(values, task.parameters), label=label) for label, values in calls.items()]
-    found = dict.fromkeys(one.dtype for case in cases for one in case.tensors().values() if "float" in one.dtype)
-    # Of a function whose types nobody has written down, those of the posed calls.
-    dtypes: tuple[Mapping[str, str], ...] = tuple({"T": name} for name in found) or ({},)
-    if signature is not None:
-        letters = signature.letters
-        named = [dict(zip(letters, (d.name for d in one), strict=True)) for one in signature.combinations()]
-        dtypes = tuple(named) or ({},)
-        cases = [case for case in cases if case.elements <= _MOST_ELEMENTS]
-    floating = tuple(
-        name
-        for name in task.parameters
-        if any(one.partition("[")[0] == name and "float" in r.dtype for c in cases for one, r in c.tensors().items())
-    )
-    if signature is not None:
-        floating = tuple(parameter.name for parameter in signature.parameters if parameter.differentiable)
-    return Subject(
-        task.name,
-        kernel,
-        kernel,
-        reference,
-        task.parameters,
-        (trial.cell.device,),
-        dtypes,
-        signature,
-        differentiable=task.differentiable if task.differentiable is not None else floating,
-        examples=tuple(cases),
-        seed=seed % 10_000,
-        paired=numbers.results,
-    )
 
 
 def _ask(

@@ -7,8 +7,9 @@ process up for it. Outside of the main thread, where there are no such signals, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
 from opsmith.judging.watchdog import Watchdog
 
-__all__ = ["BoundedTask", "OverLimit", "TaskLimits", "host_memory_limit"]
+__all__ = ["BoundedTask", "OverLimit", "TaskLimits", "host_memory_limit", "without_warnings"]
 
 Result = TypeVar("Result")
 _REFERENCE, _INPUTS = "its reference", "what makes its inputs"
@@ -47,6 +48,14 @@ class TaskLimits:
     first_s: float
     all_s: float
     memory_bytes: int
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Keep what a task's functions warn of, such as a beta state, from the reader of a verdict."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def host_memory_limit(more_bytes: int) -> AbstractContextManager[None]:

@@ -15,7 +15,7 @@ from opsmith.benchmark.conditions import torch_threads
 from opsmith.benchmark.deadline import OutOfTime, time_limit
 from opsmith.benchmark.machine import load_warning, this_machine
 from opsmith.judging.as_operator import judge_as_operator
-from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits
+from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits, without_warnings
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError
@@ -72,7 +72,7 @@ def run_judge(
 
     Raises ArgumentError for a GPU where there is none.
     """
-    with torch_threads(options.threads):
+    with torch_threads(options.threads), without_warnings():
         return _Judge(task, candidate, options, hooks).run(process)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from opsmith.benchmark.deadline import OutOfTime, time_limit
 from opsmith.errors import ArgumentError
-from opsmith.judging.bounded_task import OverLimit
+from opsmith.judging.bounded_task import OverLimit, without_warnings
 from opsmith.judging.candidate import Entry
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -56,12 +56,13 @@ def load_task(
     if isinstance(task, Task):
         return task
     if seconds is None:
-        return _read(task, examples)
+        with without_warnings():
+            return _read(task, examples)
     text = f"it is not read within {seconds:.0f} s: its reference, or what makes its inputs, does not return"
     refused = refused_task(task, Charge(Refusal.SLOW_REFERENCE, text))
     watched = watching(seconds, lambda: give_up(refused)) if give_up is not None else nullcontext()
     try:
-        with watched, time_limit(seconds):
+        with watched, time_limit(seconds), without_warnings():
             return _read(task, examples)
     except OutOfTime:
         return refused

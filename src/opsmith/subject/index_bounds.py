@@ -18,7 +18,7 @@ from opsmith.subject.placed_values import indices
 from opsmith.subject.space import IndexBound, Space
 from opsmith.subject.subject import Subject
 
-__all__ = ["with_index_bounds"]
+__all__ = ["has_indices", "index_bounds", "with_index_bounds"]
 
 _SMALL, _LARGER = 7, 23
 # An index that is allowed to be that large where all sizes are small counts nothing.
@@ -28,15 +28,34 @@ _FIXED = (64, 32, 16, 8, 4, 3, 2)
 
 def with_index_bounds(subject: Subject) -> Subject:
     """Return a subject whose generated indices are those that its reference takes."""
+    bounds = index_bounds(subject)
+    return replace(subject, index_bounds=bounds) if bounds else subject
+
+
+def index_bounds(subject: Subject) -> dict[str, IndexBound]:
+    """Return what the indices in integer tensors count, by argument.
+
+    The reference is called with some that are too large: one that does not look at them may crash.
+    """
+    probe = _probe(subject)
+    if probe is None:
+        return {}
+    return {name: bound for name in probe.names if (bound := probe.bound_of(name)) is not None}
+
+
+def has_indices(subject: Subject) -> bool:
+    """Whether there are tensors that may hold indices, so that the reference is called to find out."""
+    return _probe(subject) is not None
+
+
+def _probe(subject: Subject) -> _Probe | None:
     space = subject.suite.space
     if space is None or not subject.dtypes:
-        return subject
+        return None
     integers = [parameter for parameter in space.signature.tensors if _is_integer(parameter)]
     if not integers or len(integers) == len(space.signature.tensors):
-        return subject
-    probe = _Probe(subject, space, tuple(parameter.name for parameter in integers))
-    bounds = {name: bound for name in probe.names if (bound := probe.bound_of(name)) is not None}
-    return replace(subject, index_bounds=bounds) if bounds else subject
+        return None
+    return _Probe(subject, space, tuple(parameter.name for parameter in integers))
 
 
 class _Probe:

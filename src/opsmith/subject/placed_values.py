@@ -1,4 +1,4 @@
-"""Makes tensors whose numbers are chosen: a last one that decides, all above zero, indices below a bound."""
+"""Makes tensors whose numbers are chosen: a last one that decides, all above zero, integers between two."""
 
 from __future__ import annotations
 
@@ -7,33 +7,47 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["ABOVE_ZERO", "LAST", "are_indices", "indices", "placed_values"]
+__all__ = ["ABOVE_ZERO", "LAST", "are_indices", "between", "bounds_of", "indices", "placed_values"]
 
 LAST, ABOVE_ZERO = "last", "positive"
 _BELOW = "below "
-_FROM_ONE = "1 to "
+_TO = " to "
 _DECIDES = 9
 
 
+def between(first: int, last: int) -> str:
+    """Return the kind of values that are integers between two, which are among them: "below 7", "1 to 7", "-3 to 7"."""
+    return f"{_BELOW}{last + 1}" if first == 0 else f"{first}{_TO}{last}"
+
+
 def indices(first: int, size: int) -> str:
-    """Return the kind of values that are indices of so many, which count from 0 or from 1: "below 7", "1 to 7"."""
-    return f"{_FROM_ONE if first else _BELOW}{size}"
+    """Return the kind of values that are indices of so many, which count from 0 or from 1."""
+    return between(first, first + size - 1)
 
 
 def are_indices(values: str) -> bool:
-    """Whether a kind of values is one of indices."""
-    return values.startswith((_BELOW, _FROM_ONE))
+    """Whether a kind of values is one of integers between two, such as indices."""
+    return values.startswith(_BELOW) or _TO in values
+
+
+def bounds_of(values: str) -> tuple[int, int]:
+    """Return the first and the last of a kind of integers between two."""
+    if values.startswith(_BELOW):
+        return 0, int(values.removeprefix(_BELOW)) - 1
+    first, _, last = values.partition(_TO)
+    return int(first), int(last)
 
 
 def placed_values(shape: tuple[int, ...], dtype: torch.dtype, values: str, random: torch.Generator) -> Tensor | None:
     """Return a tensor of one of these kinds, or None for another kind."""
     is_floating = dtype.is_floating_point
     if are_indices(values) and not is_floating and dtype is not torch.bool:
-        first = int(values.startswith(_FROM_ONE))
-        size = max(1, min(int(values.rpartition(" ")[2]), torch.iinfo(dtype).max))
-        numbers = torch.randint(first, first + size, shape, generator=random)
+        first, last = bounds_of(values)
+        last = max(first, min(last, torch.iinfo(dtype).max))
+        end = min(last + 1, torch.iinfo(torch.int64).max)
+        numbers = torch.randint(min(first, end - 1), end, shape, generator=random)
         # The last one always, so that it is tried in a tensor of one.
-        numbers.view(-1)[:1] = first + size - 1
+        numbers.view(-1)[:1] = last
         return numbers.to(dtype)
     if values == ABOVE_ZERO:
         return _above_zero(shape, dtype, random)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from opsmith.spec.dtypes import DType
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter, Signature
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.placed_values import are_indices, indices
+from opsmith.subject.placed_values import are_indices, between, indices
 from opsmith.subject.scalar_values import values_of
 from opsmith.subject.values import INTEGER_VALUES
 
@@ -65,13 +66,15 @@ class Space:
         named: Mapping[str, tuple[Any, ...]] | None = None,
         index_bounds: Mapping[str, IndexBound] | None = None,
         given: Mapping[str, tuple[Any, ...]] | None = None,
+        integers: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
-        """`named` are values that the body names, `given` those of the examples, and `index_bounds` what limits integer
-        tensors, each by argument."""
+        """`named` are values that the body names, `given` those of the examples, `index_bounds` what limits integer
+        tensors, and `integers` between which numbers theirs lie, each by argument."""
         self.signature = signature
         self._named = named or {}
         self._index_bounds = index_bounds or {}
         self._given = given or {}
+        self._integers = integers or {}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -103,6 +106,11 @@ class Space:
             for p in self.signature.parameters
             if p.tensor is None and p.name not in self.names
         }
+
+    @cached_property
+    def has_free_integers(self) -> bool:
+        """Whether there are integer tensors whose numbers may be any of their type."""
+        return any(_is_integer(one) and one.name not in self._integers for one in self.signature.tensors)
 
     @cached_property
     def sizes_of_results(self) -> tuple[str, ...]:
@@ -159,9 +167,12 @@ class Space:
     def _values(self, parameter: Parameter, choice: Choice) -> str:
         """Return the kind of values of a tensor: of indices that are known to have a bound, those below it."""
         kind = choice.values.get(parameter.name, choice.values.get("", "normal"))
-        bound = self._index_bounds.get(parameter.name)
-        if bound is None or kind in INTEGER_VALUES or are_indices(kind):
+        bound, limits = self._index_bounds.get(parameter.name), self._integers.get(parameter.name)
+        if are_indices(kind) or (limits is None and (bound is None or kind in INTEGER_VALUES)):
             return kind
+        if bound is None:
+            assert limits is not None
+            return between(*limits)
         if bound.size:
             return indices(bound.first, choice.sizes[bound.size])
         if bound.number:
@@ -203,6 +214,12 @@ def has_free_sizes(parameter: Parameter) -> bool:
     """Whether a tensor has a size without a name; with a group of sizes, which stands for some, none is looked for."""
     shape = parameter.tensor_type.shape
     return shape.variadic_index is None and any(dim.expression is None for dim in shape.dims)
+
+
+def _is_integer(parameter: Parameter) -> bool:
+    element = parameter.tensor_type.element
+    names = (element.name,) if isinstance(element, DType) else element.allowed
+    return any("int" in name for name in names)
 
 
 def _group_name(shape: Shape) -> str:

@@ -70,6 +70,8 @@ class Subject:
     paired: Collection[int] = ()
     # What the indices in integer tensors count (see `index_bounds`).
     index_bounds: Mapping[str, IndexBound] = field(default_factory=dict)
+    # Between which numbers those of integer tensors lie, where not all of their type are taken.
+    integers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @cached_property
     def suite(self) -> Suite:
@@ -78,7 +80,7 @@ class Subject:
         if self.signature is not None:
             body = self.operator.definition.body if self.operator is not None else self.reference
             named = named_values(body, self.parameters)
-            space = Space(self.signature, named, self.index_bounds, numbers_of(self.examples))
+            space = Space(self.signature, named, self.index_bounds, numbers_of(self.examples), self.integers)
         return Suite(space, self.examples, self.seed, self.most_elements, mutated=self.mutated, left_out=self.left_out)
 
     def arguments(self, values: Mapping[str, Any]) -> list[Any]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from opsmith.spec.dtypes import DType
-from opsmith.spec.signature import Parameter
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.choices_of_arguments import argument_choices
 from opsmith.subject.choices_of_layouts import layout_choices
@@ -143,7 +141,7 @@ class Suite:
         base = plain_choice(space)
         wide = wide_choice(space)
         listed = [base, replace(wide, label="dozens of elements")]
-        if any(_is_integer(parameter) for parameter in space.signature.tensors):
+        if space.has_free_integers:
             listed.append(replace(wide, values={"": "integers"}, label="integers of both signs"))
         listed += size_choices(space, base)
         listed += argument_choices(space, base, wide)
@@ -172,7 +170,7 @@ class Suite:
             long = replace(plain_choice(space), sizes={**plain_choice(space).sizes, name: 1025})
             for kind in ("big", "mixed"):
                 yield replace(long, values={"": kind}, label=f"{kind} values, {name} = 1025", group="values")
-        if any(map(_is_integer, tensors)):
+        if space.has_free_integers:
             yield replace(base, values={"": "extremes"}, label="the ends of the integers", group="special")
             yield replace(base, values={"": "wide"}, label="integers beyond 16 and 32 bits", group="special")
 
@@ -218,9 +216,3 @@ def _with_nan(recipe: TensorRecipe) -> TensorRecipe | None:
         return None
     numbers.view(-1)[0] = float("nan")
     return replace(recipe, given=numbers)
-
-
-def _is_integer(parameter: Parameter) -> bool:
-    element = parameter.tensor_type.element
-    names = (element.name,) if isinstance(element, DType) else element.allowed
-    return any("int" in name for name in names)
