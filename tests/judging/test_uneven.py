@@ -56,3 +56,8 @@ def test_no_sample_of_a_stride_shows_the_mean(step: int) -> None:
     value = torch.rand(1 << 20)
     parts = [layered(Draws(seed))(value, value) for seed in (1, 2)]
     assert max(abs(float(part[::step].mean() / part.mean() - 1)) for part in parts) > 0.03
+
+
+def test_in_a_long_tensor_the_small_parts_count_too() -> None:
+    value = torch.rand(1 << 21)
+    assert all(float(layered(Draws(seed))(value, value).mean()) > 0.01 for seed in (1, 2, 3))

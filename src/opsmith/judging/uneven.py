@@ -27,7 +27,9 @@ _NEAR_ZERO = 2.0**-10
 # Of a dimension's units some are smaller, by their residues, and units are twice as long from level to level. No sample of
 # a stride that has a factor with a number of residues has as large a part of the smaller ones: of 12 residues those are 5,
 # and a stride of 3 or 8 meets 4 or 3 of them. Longer units are skipped in powers of two.
-_SMALLER = 0.25
+# A part is so much smaller; where a number may be in many, what all of them make of it: of numbers over more decades the few
+# large ones decide about a sum, and one in a single accumulator loses the others.
+_SMALLER, _TOGETHER = 0.25, 2.0**-14
 _OF_ELEMENTS, _OF_UNITS = ((12, 5), (35, 17), (143, 71)), ((12, 5),)
 _FEWEST_UNITS = 36
 
@@ -57,28 +59,38 @@ def layered(draws: Draws) -> _Change:
     """
 
     def change(value: Tensor, _: Tensor) -> Tensor:
+        count = sum(len(_parts_of(size)) for size in value.shape)
+        if count == 0:
+            return value
+        smaller = max(_SMALLER, _TOGETHER ** (1 / count))
         wide, factor = _wide(value), torch.ones((), device=value.device)
         for dim, size in enumerate(value.shape):
-            if size >= _FEWEST_UNITS:
-                shape = [size if other == dim else 1 for other in range(value.dim())]
-                factor = factor * _levels(size, draws, value.device).view(shape)
-        return value if factor.dim() == 0 else _towards(wide, _nearest_to_zero(wide), factor).to(value.dtype)
+            shape = [size if other == dim else 1 for other in range(value.dim())]
+            factor = factor * _levels(size, smaller, draws, value.device).view(shape)
+        return _towards(wide, _nearest_to_zero(wide), factor).to(value.dtype)
 
     return change
 
 
-def _levels(size: int, draws: Draws, device: torch.device) -> Tensor:
+def _parts_of(size: int) -> list[tuple[int, int, int]]:
+    """Return the parts along a dimension: how long their units are, of how many residues those, and how many are smaller."""
+    found = []
+    length = 1
+    while size >= _FEWEST_UNITS * length:
+        found += [(length, *one) for one in (_OF_ELEMENTS if length == 1 else _OF_UNITS)]
+        length *= 2
+    return found
+
+
+def _levels(size: int, smaller: float, draws: Draws, device: torch.device) -> Tensor:
     """Return the factors along a dimension."""
     random = draws.generator(torch.empty(0))
     places = torch.arange(size, device=device)
     found = torch.ones(size, device=device)
-    length = 1
-    while size >= _FEWEST_UNITS * length:
-        for residues, count in _OF_ELEMENTS if length == 1 else _OF_UNITS:
-            smaller = torch.randperm(residues, generator=random)[:count]
-            of_residue = torch.ones(residues).index_fill_(0, smaller, _SMALLER).to(device)
-            found *= of_residue[places // length % residues]
-        length *= 2
+    for length, residues, count in _parts_of(size):
+        chosen = torch.randperm(residues, generator=random)[:count]
+        of_residue = torch.ones(residues).index_fill_(0, chosen, smaller).to(device)
+        found *= of_residue[places // length % residues]
     return found
 
 
