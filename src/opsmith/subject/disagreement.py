@@ -19,13 +19,15 @@ class Limits:
     one element of each input.
 
     `closely` returns what may be allowed besides, by more runs of the reference. It is asked where results are wrong.
-    `padded` says where a NaN of the reference may come from a padding, and need not be one.
+    `padded` says where a NaN of the reference may come from a padding, and need not be one; `undefined`, where any result
+    that is not finite is right.
     """
 
     allowed: tuple[Tensor, ...]
     pointwise: tuple[bool, ...] = ()
     closely: Callable[[], tuple[Tensor, ...]] | None = None
     padded: tuple[Tensor, ...] = ()
+    undefined: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,10 +124,11 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
     if wrong is None or wrong.kind == "shape":
         return wrong
     limits = expected.limits
-    wrong = _first(found, expected, limits.allowed)
+    wrong = _first(found, expected, limits.allowed, limits.undefined)
     if wrong is None or limits.closely is None:
         return wrong
-    return _first(found, expected, tuple(map(torch.maximum, limits.allowed, limits.closely())))
+    allowed = tuple(map(torch.maximum, limits.allowed, limits.closely()))
+    return _first(found, expected, allowed, limits.undefined)
 
 
 def _other_dtype(found: list[Tensor], expected: Expected) -> Disagreement | None:
@@ -166,7 +169,9 @@ def place_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
-def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) -> Disagreement | None:
+def _first(
+    found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...], undefined: tuple[Tensor, ...] = ()
+) -> Disagreement | None:
     """Return the worst disagreement of the first result that has one."""
     for number, (result, value, allowed) in enumerate(zip(found, expected.values, limits, strict=True)):
         if result.shape != value.shape:
@@ -174,7 +179,11 @@ def _first(found: list[Tensor], expected: Expected, limits: tuple[Tensor, ...]) 
             return Disagreement(number, (), math.nan, math.nan, 0, 0, 0, "shape", shapes)
         own = None if expected.own is None else expected.own[number]
         # Where the expected value is: what a judge gets has fewer bytes than that and its limits.
-        if (worst := _worst(number, result.detach().to(value.device), value, allowed, own)) is not None:
+        near = result.detach().to(value.device)
+        most = allowed
+        if undefined and near.dtype.is_floating_point:
+            most = allowed.masked_fill(undefined[number] & ~near.isfinite(), math.inf)
+        if (worst := _worst(number, near, value, most, own)) is not None:
             return worst
     return None
 

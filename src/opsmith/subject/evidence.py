@@ -30,8 +30,8 @@ _SAMPLES_OF_DISCRETE = 24
 _SMALLER = 64.0
 # Less than this part of a result, or than these many units in the last place, is not a jump.
 _LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
-# With an error of so large a part of a result digits are lost in float32; with one of so few units some are left.
-_LOST, _SOUND_UNITS = 2.0**-12, 4e6
+# So often other roundings are tried where one takes an input out of the reference's domain.
+_OUTSIDE, _SEEDS_OF_A_TURN = 4, 1013
 
 
 @dataclass
@@ -48,17 +48,20 @@ class Measurement:
 class Evidence:
     """The reference's results for one call, and what changes them. `values` are copied at once: a kernel may write to them.
 
-    `dtype` is the element type under check: that of the arguments, or of the results where no argument is floating. Its
-    noise is measured in `low`, which is float32 where it is float64.
+    `dtype` is the element type under check: that of the arguments, or of the results where no argument is floating, or
+    where these are float32 in spite of an argument in half precision. Its noise is measured in `low`, which is float32 where
+    it is float64.
     """
 
     def __init__(self, run: Run, values: Mapping[str, Any], dtype: torch.dtype | None, seed: int) -> None:
         self.run, self.seed = run, seed
         self.wide = upcast(values)
         self.exact = [result.detach() for result in run(copied(self.wide))]
+        # Results, by number, that have another size for other numbers.
+        self._resized: set[int] = set()
         self.own = self._own(values)
         self._floating = floating_names(values)
-        self.dtype = dtype if dtype is not None or self._floating else coarsest(self.exact)
+        self.dtype = self._dtype_under_check(dtype)
         self.low = torch.float32 if self.dtype is torch.float64 else self.dtype
         elements = sum(value.numel() for value in self.wide.values() if isinstance(value, Tensor))
         # One argument at a time, since the effects of two could cancel; where that takes long, all at once.
@@ -103,16 +106,28 @@ class Evidence:
         )
 
     def _raised(self, first: list[Tensor], samples: int, measure: Callable[[int], list[Tensor]]) -> list[Tensor]:
-        squares = self._zeros()
-        count = 0
+        squares, counts = self._zeros(), self._zeros()
         # What the reference does not take in another form is not evidence.
         with contextlib.suppress(Exception):
             for sample in range(samples):
-                for sums, distance in zip(squares, measure(self.seed + _CLOSER + sample), strict=True):
-                    sums.add_(distance.square())
-                count += 1
-        usual = [2 * (one / max(count, 1)).sqrt() for one in squares]
+                found = measure(self.seed + _CLOSER + sample)
+                for sums, count, distance, outside in zip(squares, counts, found, self._outside(found), strict=True):
+                    sums.add_(torch.where(outside, 0.0, distance.square()))
+                    count.add_(~outside)
+        usual = [2 * (one / count.clamp_(min=1)).sqrt() for one, count in zip(squares, counts, strict=True)]
         return [torch.maximum(one, other) for one, other in zip(first, usual, strict=True)]
+
+    def _outside(self, distances: list[Tensor]) -> list[Tensor]:
+        """Return where a result that is finite is not so beside the inputs, or with other roundings, and keep that.
+
+        How far it moves there is not known. A result that has another size there is left out.
+        """
+        found = []
+        for index, (distance, exact) in enumerate(zip(distances, self.exact, strict=True)):
+            outside = distance.isinf() & exact.isfinite() & (index not in self._resized)
+            self.undefined[index].logical_or_(outside)
+            found.append(outside)
+        return found
 
     def _random_spread(self, seed: int) -> list[Tensor]:
         found = self._zeros()
@@ -124,6 +139,20 @@ class Evidence:
         found = self._zeros()
         self._add_low_noise(found, seed)
         return self._without_jumps(found)
+
+    def _dtype_under_check(self, of_arguments: torch.dtype | None) -> torch.dtype | None:
+        of_results = coarsest(self.own if self.own is not None else self.exact)
+        if of_arguments is None:
+            return None if self._floating else of_results
+        return torch.float32 if of_results is torch.float32 and of_arguments.itemsize < 4 else of_arguments
+
+    @cached_property
+    def undefined(self) -> list[Tensor]:
+        """Where a rounding takes an input out of the reference's domain, as of acos at 1: what is not finite is right too.
+
+        Complete once the spread is measured.
+        """
+        return [torch.zeros_like(value, dtype=torch.bool) for value in self.exact]
 
     @cached_property
     def jumps(self) -> list[Tensor]:
@@ -141,7 +170,7 @@ class Evidence:
 
     def _add_spread(self, total: list[Tensor], names: list[str], seed: int) -> None:
         eps = self._step(seed)
-        moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
+        moved = self._distance_inside(names, seed)
         least = [
             torch.maximum(max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps) * value.to(torch.float64).abs(), 64 * _tiny(value))
             for value in self.exact
@@ -151,6 +180,20 @@ class Evidence:
             self._take_jumps_out(moved, may_jump, names, seed)
         for sums, distance in zip(total, moved, strict=True):
             sums.add_(distance)
+
+    def _distance_inside(self, names: list[str], seed: int) -> list[Tensor]:
+        """Return how far results move where inputs are off by a rounding: by another one, where one is out of the domain."""
+        eps = self._step(seed)
+        moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
+        for turn in range(_OUTSIDE):
+            outside = self._outside(moved)
+            if not any(bool(one.any()) for one in outside):
+                break
+            # First the same one to the other side.
+            step, other_seed = (-eps, seed) if turn == 0 else (eps, seed + turn * _SEEDS_OF_A_TURN)
+            other = self._distance(self.run(perturbed(self.wide, names, step, other_seed)))
+            moved = [torch.where(mask, new, old) for mask, new, old in zip(outside, other, moved, strict=True)]
+        return moved
 
     def _step(self, seed: int) -> float:
         """Return by how much inputs are off: one unit in the last place; together, of the type that sums are made in."""
@@ -184,7 +227,7 @@ class Evidence:
     def _noise_at_inputs(self) -> list[Tensor]:
         if self.own is None or self.low is None or self.dtype is not self.low:
             return self._zeros()
-        return self._of_floating(self._distance(self.own))
+        return self._of_floating(self._known(self._distance(self.own)))
 
     def _add_low_noise(self, total: list[Tensor], seed: int) -> None:
         """Add how far off the reference is in the element type, at inputs beside the given ones."""
@@ -193,12 +236,20 @@ class Evidence:
         assert self.low is not None and self.dtype is not None
         other = perturbed(cast(self.wide, self.low), self._floating, torch.finfo(self.low).eps, seed)
         ratio = torch.finfo(self.dtype).eps / torch.finfo(self.low).eps
-        for sums, exact, found in zip(total, self.run(upcast(other)), self.run(other), strict=True):
-            distance = apart(found, exact)
-            if self.dtype is not self.low:
-                # Overflow in float32 says nothing of float64.
-                distance = torch.where(distance.isfinite(), distance * ratio, 0.0)
-            sums.add_(distance)
+        pairs = zip(self.run(upcast(other)), self.run(other), strict=True)
+        distances = self._known([apart(found, exact) * ratio for exact, found in pairs])
+        for sums, distance in zip(total, distances, strict=True):
+            # Overflow in float32 says nothing of float64.
+            sums.add_(distance if self.dtype is self.low else torch.where(distance.isfinite(), distance, 0.0))
+
+    def _known(self, distances: list[Tensor]) -> list[Tensor]:
+        """Return how far off a reference is in the element type, without where it is not finite by that.
+
+        Of half precision that says that its range is left, where a kernel may have any number; and nothing of float64.
+        """
+        if self.dtype is not torch.float32:
+            return distances
+        return [torch.where(mask, 0.0, one) for mask, one in zip(self._outside(distances), distances, strict=True)]
 
     def _without_jumps(self, noise: list[Tensor]) -> list[Tensor]:
         found = [torch.where(jump, 0.0, one) for one, jump in zip(noise, self.jumps, strict=True)]
@@ -215,31 +266,10 @@ class Evidence:
         directed = {self.seed + _CLOSER: UP, self.seed + _CLOSER + 1: DOWN}
         return self._distance(rounded_at_random(self.run, self.wide, inside, directed.get(seed, seed)))
 
-    def lost_digits(self, noise: list[Tensor]) -> list[Tensor]:
-        """Return noise, and of elements that have no digit left besides the noise that all have in float64.
-
-        A fused function of PyTorch's may cancel inside: its gelu of -7 is the difference of two ones, times -3.5. In
-        float32 the error then equals the result, and says nothing of float64; and of -9 float64 has no digit either,
-        where a better kernel has all of them.
-        """
-        assert self.dtype is not None
-        eps = torch.finfo(self.dtype).eps
-        ratio = torch.finfo(torch.float64).eps / eps
-        found = []
-        for one, value in zip(noise, self.exact, strict=True):
-            if not value.dtype.is_floating_point:
-                found.append(one)
-                continue
-            wide = value.to(torch.float64).abs()
-            is_normal = (wide > torch.finfo(torch.float32).smallest_normal) | (wide == 0)
-            of_low = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if ratio == 1 else 1.0
-            sound = one[one <= min(0.1, _SOUND_UNITS * eps) * wide]
-            usual = float(sound.max()) * ratio if sound.numel() > 0 else 0.0
-            lost = is_normal & (one >= _LOST * of_low * wide)
-            found.append(torch.where(lost, one.clamp(min=usual), one))
-        return found
-
     def _distance(self, results: list[Tensor]) -> list[Tensor]:
+        self._resized |= {
+            i for i, (one, exact) in enumerate(zip(results, self.exact, strict=True)) if one.shape != exact.shape
+        }
         return [apart(one, exact) for one, exact in zip(results, self.exact, strict=True)]
 
 

@@ -1,9 +1,9 @@
-"""Puts no limit where several results are right: where sums may overflow, and where padding may meet an infinity."""
+"""Says where several results are right: where sums may overflow, and where an infinity may meet zeros or other signs."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -11,8 +11,10 @@ from torch import Tensor
 from opsmith.subject.copies import cast, copied, mapped
 from opsmith.subject.evidence import Evidence
 
-__all__ = ["allow_nan_of_padding", "allow_overflow", "allow_what_is_not_finite"]
+__all__ = ["allow_nan_of_padding", "allow_overflow", "allow_what_is_not_finite", "lost_digits", "undefined_by_order"]
 
+# With an error of so large a part of a result digits are lost in float32; with one of so few units some are left.
+_LOST, _SOUND_UNITS = 2.0**-12, 4e6
 # Finite numbers that make a difference wherever one may: small, and larger and smaller than all others.
 _SCALES = (1.0, 100.0, -100.0)
 
@@ -69,6 +71,51 @@ def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tu
     return tuple(found)
 
 
+def undefined_by_order(evidence: Evidence, affine: Collection[str], pointwise: tuple[bool, ...]) -> list[Tensor]:
+    """Return where results are not finite because of infinities in arguments that they are `affine` in.
+
+    What the infinity is multiplied by is a sum there, before or after that: (k v) inf is an infinity where k1 v1 inf +
+    k2 v2 inf is NaN. A kernel may do either.
+    """
+    if not affine or all(pointwise):
+        return [torch.zeros_like(value, dtype=torch.bool) for value in evidence.exact]
+    finite = mapped(copied(evidence.wide), _tamed(1.0, None))
+    of_infinities = evidence.run(copied(finite))
+    tamed = {name: mapped({name: finite[name]}, _tamed(1.0, 1.0))[name] for name in affine}
+    without = evidence.run({**finite, **tamed})
+    found = []
+    for value, one, other, alone in zip(evidence.exact, of_infinities, without, pointwise, strict=True):
+        is_known = value.dtype.is_floating_point and value.shape == one.shape == other.shape and not alone
+        by_order = ~value.isfinite() & ~one.isfinite() & other.isfinite()
+        found.append(by_order if is_known else torch.zeros_like(value, dtype=torch.bool))
+    return found
+
+
+def lost_digits(evidence: Evidence, noise: list[Tensor]) -> list[Tensor]:
+    """Return noise, and of elements that have no digit left besides the noise that all have in float64.
+
+    A fused function of PyTorch's may cancel inside: its gelu of -7 is the difference of two ones, times -3.5. In
+    float32 the error then equals the result, and says nothing of float64; and of -9 float64 has no digit either,
+    where a better kernel has all of them.
+    """
+    assert evidence.dtype is not None
+    eps = torch.finfo(evidence.dtype).eps
+    ratio = torch.finfo(torch.float64).eps / eps
+    found = []
+    for one, value in zip(noise, evidence.exact, strict=True):
+        if not value.dtype.is_floating_point:
+            found.append(one)
+            continue
+        wide = value.to(torch.float64).abs()
+        is_normal = (wide > torch.finfo(torch.float32).smallest_normal) | (wide == 0)
+        of_low = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps if ratio == 1 else 1.0
+        sound = one[one <= min(0.1, _SOUND_UNITS * eps) * wide]
+        usual = float(sound.max()) * ratio if sound.numel() > 0 else 0.0
+        lost = is_normal & (one >= _LOST * of_low * wide)
+        found.append(torch.where(lost, one.clamp(min=usual), one))
+    return found
+
+
 def _independent(evidence: Evidence, *, of_infinities: bool) -> list[Tensor]:
     """Return where results are NaN and no finite number in place of NaN, or of infinities too, makes a difference."""
     first, *others = (
@@ -86,12 +133,16 @@ def _independent(evidence: Evidence, *, of_infinities: bool) -> list[Tensor]:
     return found
 
 
-def _tamed(of_nan: float, of_infinity: float) -> Callable[[Tensor], Tensor]:
-    """Return what puts finite numbers in place of NaN and infinities, each another one: 1, 1.03, 1.06, ... times a scale."""
+def _tamed(of_nan: float, of_infinity: float | None) -> Callable[[Tensor], Tensor]:
+    """Return what puts finite numbers in place of NaN and infinities, each another one: 1, 1.03, 1.06, ... times a scale.
+
+    With None infinities stay.
+    """
 
     def tame(tensor: Tensor) -> Tensor:
         steps = torch.arange(tensor.numel(), dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape)
-        numbers = torch.where(tensor.isnan(), of_nan, of_infinity) * (1 + 0.03 * (steps % 31))
-        return torch.where(tensor.isfinite(), tensor, numbers)
+        stays = tensor.isfinite() if of_infinity is not None else ~tensor.isnan()
+        numbers = torch.where(tensor.isnan(), of_nan, of_infinity or 1.0) * (1 + 0.03 * (steps % 31))
+        return torch.where(stays, tensor, numbers)
 
     return tame

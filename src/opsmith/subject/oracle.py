@@ -27,10 +27,16 @@ from opsmith.subject.case import Case
 from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, Limits, compare
 from opsmith.subject.evidence import Evidence, Measurement
-from opsmith.subject.excuses import allow_nan_of_padding, allow_overflow, allow_what_is_not_finite
+from opsmith.subject.excuses import (
+    allow_nan_of_padding,
+    allow_overflow,
+    allow_what_is_not_finite,
+    lost_digits,
+    undefined_by_order,
+)
 from opsmith.subject.indexing import ask_the_cpu_first
 from opsmith.subject.stochastic import Run
-from opsmith.subject.structure import pointwise_results
+from opsmith.subject.structure import affine_arguments, pointwise_results
 from opsmith.subject.subject import Subject
 from opsmith.subject.tolerance import EXTREME, allowed_errors, evened, floor_of_sums, reduction_length, usual_scale
 from opsmith.subject.values import SPECIAL_VALUES
@@ -85,6 +91,7 @@ class _Bounds:
         paired: Collection[int],
     ) -> None:
         self._case, self._run, self._evidence, self._terms, self._paired = case, run, evidence, terms, paired
+        self._subject, self._about = subject, about
         self._kinds = {recipe.values for recipe in case.tensors().values()}
         known = pointwise_results(subject, case, run, about, evidence.device) if evidence.is_of_floating else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
@@ -111,13 +118,18 @@ class _Bounds:
             allow_overflow(evidence, measured.spread, self._pointwise)
         if "tiny" in kinds and evidence.dtype is torch.float64:
             allow_what_is_not_finite(evidence.exact, measured.spread, self._pointwise)
+        if kinds & _WITH_INFINITIES:
+            affine = affine_arguments(self._subject, self._case, self._run, self._about, evidence.device)
+            more = undefined_by_order(evidence, affine, self._pointwise)
+            for mask, by_order in zip(evidence.undefined, more, strict=True):
+                mask.logical_or_(by_order)
         self._even_out(measured)
         look = functools.cache(functools.partial(self._closely, measured)) if evidence.dtype is not None else None
-        return Limits(self._allowed(measured, self._floors), self._pointwise, look, padded)
+        return Limits(self._allowed(measured, self._floors), self._pointwise, look, padded, tuple(evidence.undefined))
 
     def _closely(self, first: Measurement) -> tuple[Tensor, ...]:
         closer = self._evidence.measured_closely(first, _SAMPLES_OF_A_CLOSER_LOOK)
-        noise = self._evidence.lost_digits(closer.noise)
+        noise = lost_digits(self._evidence, closer.noise)
         if self._evens_out:
             # What no rounding has moved is right or wrong; of discrete results nothing was known before.
             pairs = zip(noise, self._evidence.exact, strict=True)

@@ -1,12 +1,13 @@
 """Finds out whether an operator is pointwise: whether each element of a result depends on one element of each input.
 
-Such a result owes nothing to its neighbours, so it has to be right to its own last digits, however large they are.
+Such a result owes nothing to its neighbours, so it has to be right to its own last digits, however large they are. And in
+which arguments it is affine: what an infinity in one of these becomes may depend on the order of sums and products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,12 +18,15 @@ from opsmith.subject.draws import Draws, drawing_device
 from opsmith.subject.stochastic import Run
 from opsmith.subject.subject import Subject
 
-__all__ = ["pointwise_results"]
+__all__ = ["affine_arguments", "pointwise_results"]
 
 # How often half of an argument's elements is exchanged. A sum over two elements passes one such test in two.
 _TRIES = 5
 _SEED = 977
+# Of numbers that are added up twice, in float64.
+_SAME = 1e-9
 _CPU = torch.device("cpu")
+T = TypeVar("T")
 
 
 def pointwise_results(
@@ -33,16 +37,56 @@ def pointwise_results(
     Large tensors are tried on the `device`. The answer is kept with the subject, by `about` and the case's arguments that
     are not tensors.
     """
-    known: dict[Any, tuple[bool, ...]] = subject.__dict__.setdefault("_pointwise", {})
+    return _known(subject, case, about, "_pointwise", lambda: _measured(run, _plain_values(case, device)))
+
+
+def affine_arguments(
+    subject: Subject, case: Case, run: Run, about: Hashable, device: torch.device = _CPU
+) -> tuple[str, ...]:
+    """Return the floating arguments that all floating results of `run` are affine in, one at a time; () if that fails."""
+    return _known(subject, case, about, "_affine", lambda: _affine(run, _plain_values(case, device)))
+
+
+def _known(
+    subject: Subject, case: Case, about: Hashable, kept: str, measure: Callable[[], tuple[T, ...]]
+) -> tuple[T, ...]:
+    known: dict[Any, tuple[T, ...]] = subject.__dict__.setdefault(kept, {})
     key = (about, repr({name: _form(value) for name, value in case.arguments.items()}))
     if key not in known:
         try:
-            plain = case.changed(values="normal", layout="contiguous")
-            place = drawing_device(case.elements, device)
-            known[key] = _measured(run, upcast(plain.build(place, place)))
+            known[key] = measure()
         except Exception:
             known[key] = ()  # the reference does not take other numbers: boxes, probabilities, permutations
     return known[key]
+
+
+def _plain_values(case: Case, device: torch.device) -> dict[str, Any]:
+    plain = case.changed(values="normal", layout="contiguous")
+    place = drawing_device(case.elements, device)
+    return upcast(plain.build(place, place))
+
+
+def _affine(run: Run, values: Mapping[str, Any]) -> tuple[str, ...]:
+    draws = Draws(_SEED)
+    # An example's numbers stay, and may be infinite.
+    values = {**values, **mapped(values, lambda one: torch.where(one.isfinite(), one, draws.normal(one)))}
+
+    def results(name: str, value: Any) -> list[Tensor]:
+        found = run({**copied(values), **copied({name: value})})
+        return [one.detach() for one in found if one.dtype.is_floating_point]
+
+    def is_affine(name: str) -> bool:
+        one = values[name]
+        other = mapped({name: one}, draws.normal)[name]
+        zero = mapped({name: one}, torch.zeros_like)[name]
+        both = [a + b for a, b in zip(one, other, strict=True)] if isinstance(one, list) else one + other
+        parts = zip(*(results(name, value) for value in (one, other, both, zero)), strict=True)
+        return all(
+            a.shape == c.shape and bool(((a + b - c - d).abs() <= _SAME * (a.abs() + b.abs() + d.abs())).all())
+            for a, b, c, d in parts
+        )
+
+    return tuple(filter(is_affine, floating_names(values)))
 
 
 def _form(value: Any) -> Any:
