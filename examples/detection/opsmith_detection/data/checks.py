@@ -12,9 +12,8 @@ import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
-from opsmith_detection.errors import DetectionError
+from opsmith_detection.errors import DetectionError, explain
 
 __all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
 
