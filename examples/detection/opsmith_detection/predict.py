@@ -34,7 +34,7 @@ def load_run(
     """Load a checkpoint's model, with averaged weights if it has them, its configuration, and what its labels stand for.
 
     Raises:
-        CheckpointError: there is none, or the file is not one.
+        CheckpointError: there is none, or the file is of something else.
         ConfigError: an override does not fit.
     """
     content = load_checkpoint(checkpoint)

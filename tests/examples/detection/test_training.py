@@ -350,7 +350,7 @@ def test_weights_that_are_none_are_named(tmp_path: Path):
         build_model(config)
     for content in (b"text", b"", b"PK\3\4"):
         path.write_bytes(content)
-        with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):
+        with pytest.raises(WeightsError, match=r"weights\.pth does not have what `torch\.save` writes"):
             build_model(config)
     torch.save({"model": {"conv1.weight": torch.ones(1)}}, path)
     with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):

@@ -85,8 +85,7 @@ class Batches(Dataset["Batch | DataError"]):
         Raises:
             DataError: batches are not the same: the data, the seed, the canvases or the images of a step are others.
         """
-        # Checkpoints of former versions do not have all of it.
-        changed = {name: value for name, value in self._source().items() if state.get(name, value) != value}
+        changed = {name: value for name, value in self._source().items() if state[name] != value}
         if changed:
             before = {name: state[name] for name in changed}
             raise DataError(

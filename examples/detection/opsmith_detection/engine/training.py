@@ -107,7 +107,7 @@ class Training:
     Raises:
         ConfigError: the folder has checkpoints, and `resume` is false; or a model of the configuration cannot be trained.
         DataError: a data set cannot be read, has no images, or lacks masks that the model needs.
-        CheckpointError: the checkpoint is damaged, or of another model.
+        CheckpointError: the checkpoint is of another model or training.
     """
 
     def __init__(self, config: Config, world: World, *, resume: bool = False) -> None:
