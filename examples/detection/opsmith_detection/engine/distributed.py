@@ -84,8 +84,10 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
         # FSDP takes no other parameters.
         model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         mesh = init_device_mesh(world.device.type, (world.size,))
-        for block in _blocks(model):
-            fully_shard(block, mesh=mesh)
+        # Stages of the backbone, and convolutions that lie in a row, are gathered by themselves, the rest with the model.
+        for module in list(model.modules()):
+            if isinstance(module, nn.Sequential) and len(module) > 1:
+                fully_shard(module, mesh=mesh)
         fully_shard(model, mesh=mesh)
         return model
     # Of batch norm each process keeps statistics of its own; `share_statistics` makes them one where they are used.
@@ -149,11 +151,3 @@ def _find_device(name: str | None, local_rank: int) -> torch.device:
             f"--device {name} is not here for process {local_rank}: write cpu, cuda or cuda:1. PyTorch finds {count} GPUs"
         )
     return torch.device("cuda", index)
-
-
-def _blocks(model: nn.Module) -> list[nn.Module]:
-    """Return what is gathered by itself: stages of the backbone, and convolutions of heads that lie in a row.
-
-    The rest is gathered with the model.
-    """
-    return [module for module in model.modules() if isinstance(module, nn.Sequential) and len(module) > 1]

@@ -25,12 +25,7 @@ __all__ = ["DivergedError", "TrainStep", "autocast"]
 # events that it waits for, in the first ones of a process (PyTorch's notes on CUDA graphs ask for 11).
 _EAGER_DISTRIBUTED = 11
 
-
 _Part = Callable[[str], contextlib.AbstractContextManager[object]]
-
-
-def _whole(_: str) -> contextlib.AbstractContextManager[object]:
-    return contextlib.nullcontext()
 
 
 class DivergedError(DetectionError, RuntimeError):
@@ -136,14 +131,7 @@ class TrainStep:
         counted, self._counted = self._counted, 0
         return {name: total / max(1, counted) for name, total in zip(self.names, totals, strict=True)}
 
-    def compute(
-        self,
-        batch: Batch,
-        *,
-        first: bool,
-        last: bool,
-        part: _Part = _whole,
-    ) -> None:
+    def compute(self, batch: Batch, *, first: bool, last: bool, part: _Part = contextlib.nullcontext) -> None:
         """Do what a graph holds; `part` is entered with the name of each part of it."""
         if first and (gradients := self._gradients()):
             # Kept where they are: a graph for each of several batches, or DistributedDataParallel's buckets share them.
@@ -170,7 +158,7 @@ class TrainStep:
                 if not self._keeps_gradients:
                     self.optimizer.zero_grad(set_to_none=True)
 
-    def _differentiate(self, batch: Batch, part: _Part = _whole) -> dict[str, Tensor]:
+    def _differentiate(self, batch: Batch, part: _Part = contextlib.nullcontext) -> dict[str, Tensor]:
         with part("forward"), autocast(self.device, self.solver.precision):
             losses: dict[str, Tensor] = self.model(batch.images, batch.sizes, batch.targets)
         with part("backward"):
