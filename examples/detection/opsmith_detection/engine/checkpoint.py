@@ -85,7 +85,7 @@ def load_weights(checkpoint: Mapping[str, Any], model: nn.Module) -> None:
     _copy({**checkpoint["model"], **(checkpoint["average"] or {})}, model.state_dict(), "the model")
 
 
-def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> Path:
+def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> None:
     """Write a checkpoint and remove all but the last `keep`. A process that dies meanwhile leaves the former ones.
 
     Args:
@@ -106,7 +106,6 @@ def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: i
     os.close(handle)
     for old in list_checkpoints(folder)[:-keep]:
         old.unlink(missing_ok=True)
-    return path
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

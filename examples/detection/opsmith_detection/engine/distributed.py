@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,16 +138,12 @@ def gather(value: Any) -> list[Any]:
 
 def _find_device(name: str | None, local_rank: int) -> torch.device:
     count = torch.cuda.device_count()
-    if name is None:
-        name = "cuda" if count else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")  # which is refused below
-    if device.type == "cpu":
-        return device
-    index = local_rank if device.index is None else device.index
-    if device.type != "cuda" or index >= count:
+    name = name or ("cuda" if count else "cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    cuda = re.fullmatch(r"cuda(?::(\d+))?", name)
+    index = int(cuda[1] or local_rank) if cuda else count
+    if index >= count:
         raise ConfigError(
             f"--device {name} is not here for process {local_rank}: write cpu, cuda or cuda:1. PyTorch finds {count} GPUs"
         )

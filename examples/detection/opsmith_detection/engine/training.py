@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -17,7 +16,6 @@ from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoin
 from opsmith_detection.engine.distributed import World, gather, share_statistics, wrap
 from opsmith_detection.engine.feed import Feed
 from opsmith_detection.engine.inference import Predictor, evaluated
-from opsmith_detection.engine.lock import hold_folder
 from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -157,8 +155,7 @@ class Training:
             DivergedError: a loss is not finite. Checkpoints from before that are kept.
         """
         solver, output, leads = self.config.solver, self.config.output, self.world.leads
-        held = hold_folder(output) if leads else nullcontext()
-        with held, Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
+        with Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
             if leads:
                 (output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
             if self.done:
