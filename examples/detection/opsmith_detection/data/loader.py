@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from opsmith_detection.config import Config
 from opsmith_detection.data.coco import CocoDataset, DataError
 from opsmith_detection.data.masks import cut_out
-from opsmith_detection.data.transforms import canvas_of, put_image
+from opsmith_detection.data.transforms import canvas_of, flip_boxes, put_image
 from opsmith_detection.engine.distributed import World
 from opsmith_detection.structures import Batch, Targets
 
@@ -134,7 +134,9 @@ class Batches(Dataset["Batch | DataError"]):
             shorter_side = config.shorter_sides[int(random.integers(len(config.shorter_sides)))]
             flip = bool(random.random() < config.flip)
         pixels = self.dataset.image(index)
-        geometry = put_image(batch, place, pixels, shorter_side, config.longest_side, flip)
+        height, width = pixels.shape[0], pixels.shape[1]
+        shown = pixels[:, ::-1].copy() if flip else pixels
+        scales = put_image(batch, place, shown, shorter_side, config.longest_side)
         batch.ids[place] = self.dataset.ids[index]
         if batch.targets is None:
             return
@@ -142,11 +144,12 @@ class Batches(Dataset["Batch | DataError"]):
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         # Where there are too many, the largest, in the file's order.
         largest = np.sort(np.argsort(-areas, kind="stable")[: config.max_objects])
-        batch.targets.boxes[place, : len(largest)] = torch.from_numpy(geometry.boxes(boxes[largest]))
+        shown_boxes = scales * (flip_boxes(boxes[largest], width) if flip else boxes[largest])
+        batch.targets.boxes[place, : len(largest)] = torch.from_numpy(shown_boxes)
         batch.targets.labels[place, : len(largest)] = torch.from_numpy(labels[largest])
         if batch.targets.masks is not None:
             for i, which in enumerate(largest.tolist()):
-                mask = cut_out(segmentations[which], geometry.original, boxes[which], config.mask_resolution)
+                mask = cut_out(segmentations[which], (height, width), boxes[which], config.mask_resolution)
                 batch.targets.masks[place, i] = torch.from_numpy(mask[:, ::-1].copy() if flip else mask)
 
 
