@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
 from opsmith_detection.config import Config
 from opsmith_detection.data.coco import CocoDataset, DataError
@@ -120,10 +119,12 @@ class Batches(Dataset["Batch | DataError"]):
         images, objects, resolution = self.config.batch, self.config.max_objects, self.config.mask_resolution
         targets = None
         if self.training:
-            masks = _zeros(images, objects, resolution, resolution) if self.with_masks else None
+            shape = (images, objects, resolution, resolution)
+            masks = torch.zeros(shape, dtype=torch.uint8) if self.with_masks else None
             targets = Targets(torch.zeros(images, objects, 4), torch.zeros(images, objects, dtype=torch.int64), masks)
         sizes = torch.tensor([canvas] * images, dtype=torch.float32)
-        return Batch(_zeros(images, 3, *canvas), sizes, torch.full((images,), -1), targets)
+        pixels = torch.zeros(images, 3, *canvas, dtype=torch.uint8)
+        return Batch(pixels, sizes, torch.full((images,), -1), targets)
 
     def _fill(self, batch: Batch, place: int, index: int, epoch: int) -> None:
         """Put an image and its objects into a batch."""
@@ -175,11 +176,3 @@ def load(batches: Batches) -> Iterator[Batch]:
             raise batch
         batches.next += batches.training
         yield batch
-
-
-def _zeros(*shape: int) -> Tensor:
-    """Return uint8 zeros, in a worker those that the main process will see: what is made elsewhere is copied there."""
-    tensor = torch.empty(shape, dtype=torch.uint8)
-    if get_worker_info() is not None:
-        tensor.share_memory_()
-    return tensor.zero_()
