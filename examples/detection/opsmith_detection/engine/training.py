@@ -76,7 +76,7 @@ def datasets(config: Config, categories: Mapping[int, Category] | None = None) -
 
 def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, float]:
     """Measure a model, which is in inference mode, on batches of tests. Each process takes its part; rank 0 returns."""
-    evaluation = Evaluation(batches.dataset, ("box", "mask") if batches.with_masks else ("box",))
+    evaluation = Evaluation(batches.dataset, with_masks=batches.with_masks)
     for batch in load(batches):
         evaluation.add(batch, predictor(batch))
     evaluation = evaluation.gathered()
