@@ -44,7 +44,7 @@ def load_run(
     model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
     model.eval().requires_grad_(False)  # weights that are trained would be folded with their norms at every call
-    return Predictor(model, config, device, graph=config.graph), config, categories_of(content)
+    return Predictor(model, config, device), config, categories_of(content)
 
 
 def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:

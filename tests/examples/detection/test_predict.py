@@ -33,7 +33,7 @@ class Finds(torch.nn.Module):
 
 
 def predictor() -> Predictor:
-    return Predictor(Finds(), small_config(), torch.device("cpu"), graph=False)
+    return Predictor(Finds(), small_config(), torch.device("cpu"))
 
 
 def test_objects_are_in_the_pixels_of_the_image():

@@ -130,15 +130,11 @@ class Training:
         self.average = None if solver.ema is None else Average(self.model, solver.ema)
         self.images = config.data.batch * world.size * solver.accumulate
         self.step = TrainStep(
-            wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream,
-            graph=config.graph,
-        )  # fmt: skip
-        is_sharded = world.size > 1 and config.distributed == "fsdp"
-        self.predictor = Predictor(
-            self.model, config, world.device, graph=config.graph and not is_sharded, stream=stream, pool=self.step.pool
+            wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream
         )
+        self.predictor = Predictor(self.model, config, world.device, stream=stream, pool=self.step.pool)
         self.done = 0
-        if world.size > 1 and not is_sharded:
+        if world.size > 1 and config.distributed == "ddp":
             with torch.cuda.stream(stream):
                 self.step.settle(next(Feed(load(self.batches), world.device)))
             self.batches.next = 0
