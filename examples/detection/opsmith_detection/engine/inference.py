@@ -38,7 +38,7 @@ class Predictor:
         stream: torch.cuda.Stream | None = None,
         pool: object = None,
     ) -> None:
-        self._model, self._precision, self._device = model, config.solver.precision, device
+        self.config, self._model, self._device = config, model, device
         graph = config.graph and not any(isinstance(parameter, DTensor) for parameter in model.parameters())
         if device.type == "cpu" and isinstance(model, GeneralizedRCNN):
             model.skips_padding = True
@@ -57,7 +57,7 @@ class Predictor:
 
     @torch.no_grad()
     def _compute(self, batch: Batch) -> Detections:
-        with autocast(self._device, self._precision):
+        with autocast(self._device, self.config.solver.precision):
             detections: Detections = self._model(batch.images, batch.sizes)
         return detections
 
