@@ -98,7 +98,7 @@ def make_digits(
             for number in range(count):
                 pixels, digits = _composed(np.random.default_rng((seed, split == "test", number)), split, size)
                 Image.fromarray(pixels).save(partial / f"{split}/{number + 1:05}.jpg", quality=95, subsampling=0)
-                painted.append(digits)
+                painted.append([(digit, _encoded(mask)) for digit, mask, _ in digits])
                 progress(number + 1 + (split == "test") * splits["train"], images)
             info = {"description": "handwritten digits on photographs", **recipe}
             (partial / f"{split}.json").write_text(json.dumps({"info": info, **_as_coco(split, size, painted)}))
@@ -116,16 +116,20 @@ def _check_made(folder: Path, recipe: dict[str, Any]) -> None:
         raise DataError(f"{folder} has digits made with {made}, not {recipe}: remove it or name another folder")
 
 
-def _as_coco(split: Split, size: tuple[int, int], painted: list[list[_Painted]]) -> dict[str, Any]:
+def _encoded(mask: _Bools) -> dict[str, Any]:
+    """Return a mask as a compressed RLE, of which a whole data set fits into memory."""
+    return dict(coco_mask.encode(np.asfortranarray(mask.astype(np.uint8))))
+
+
+def _as_coco(split: Split, size: tuple[int, int], painted: list[list[tuple[int, dict[str, Any]]]]) -> dict[str, Any]:
     """Return the entries of a JSON file for images with these digits."""
     annotations: list[dict[str, Any]] = []
     for image, digits in enumerate(painted, start=1):
-        for digit, mask, _ in digits:
-            rle = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
+        for digit, rle in digits:
             annotations.append(
                 {
                     "id": len(annotations) + 1, "image_id": image, "iscrowd": 0, "category_id": digit + 1,
-                    "bbox": coco_mask.toBbox(rle).tolist(), "area": int(mask.sum()),
+                    "bbox": coco_mask.toBbox(rle).tolist(), "area": int(coco_mask.area(rle)),
                     "segmentation": {"size": rle["size"], "counts": rle["counts"].decode()},
                 }
             )  # fmt: skip
