@@ -279,7 +279,7 @@ def _read(path: Path, extending: tuple[Path, ...]) -> Any:
     return entries if base is None else _merged(_read(path.parent / str(base), (*extending, path)), entries)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # which knows null and merging (<<), and leaves all other scalars as text
     yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's
         first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":null", ":merge"))]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
