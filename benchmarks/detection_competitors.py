@@ -135,7 +135,7 @@ def training(name: str, config: Config, canvas: tuple[int, int], batch: Batch, d
     model = prepared(name, config, canvas, device).train()
     optimizer = build_optimizer(model, config.solver)
     if name.startswith("opsmith"):
-        step = TrainStep(model, optimizer, config, images=len(batch.images), graph=name != "opsmith eager")
+        step = TrainStep(model, optimizer, replace(config, graph=name != "opsmith eager"), images=len(batch.images))
         return lambda: step(iter([batch]), 0)
     images, targets = as_theirs(batch)
 
@@ -153,7 +153,7 @@ def inference(name: str, config: Config, canvas: tuple[int, int], batch: Batch, 
     """Return a call that detects, without masks of whole images, which both have after it."""
     model = prepared(name, config, canvas, device).eval().requires_grad_(False)
     if name.startswith("opsmith"):
-        predictor = Predictor(model, config, torch.device(device), graph=name == "opsmith")
+        predictor = Predictor(model, replace(config, graph=name == "opsmith"), torch.device(device))
         return lambda: predictor(batch)
     images, _ = as_theirs(batch)
     model.transform.postprocess = lambda result, *_: result  # ours has no pasting in the model

@@ -159,7 +159,7 @@ def run(config: Config, seed: int, device: torch.device, sides: Sequence[str] = 
         times = train_torchvision(theirs, config, device)
         model = build_model(config.model)
         load_torchvision(model, {name: value.cpu() for name, value in theirs.state_dict().items()})
-        predictor = Predictor(model.to(device).eval(), config, device, graph=config.graph)
+        predictor = Predictor(model.to(device).eval(), config, device)
         found = evaluate(predictor, Batches(datasets(config)["test"], config, world, training=False), world)
         measured["torchvision"] = {**times, **{name: found[name] for name in MEASURED}}
     return {"seed": seed, **measured}

@@ -163,9 +163,8 @@ def measure(options: argparse.Namespace, world: World) -> None:
         wrapped = wrap(model, config, world)
     told("has its model")
     images = config.data.batch * world.size
-    step = TrainStep(
-        wrapped, build_optimizer(model, config.solver), config, images=images, rank=world.rank, stream=stream, graph=cuda
-    )  # fmt: skip
+    optimizer = build_optimizer(model, config.solver)
+    step = TrainStep(wrapped, optimizer, config, images=images, rank=world.rank, stream=stream)
     batches = repeat(made_up(config, world))
     model.train()
     step(batches, 0)

@@ -54,9 +54,9 @@ def train(file: Path | None, resume: bool, device: str | None, overrides: tuple[
 def evaluate_checkpoint(checkpoint: Path, device: str | None, overrides: tuple[str, ...]) -> None:
     """Measure average precision on the test images of the run's configuration."""
     with join(device) as world:
-        predictor, config, categories = load_run(checkpoint, world.device, overrides)
-        dataset = load_dataset(config, "test", categories)
-        tests = Batches(dataset, config, world, training=False)
+        predictor, categories = load_run(checkpoint, world.device, overrides)
+        dataset = load_dataset(predictor.config, "test", categories)
+        tests = Batches(dataset, predictor.config, world, training=False)
         for name, value in evaluate(predictor, tests, world).items():
             click.echo(f"{name:10} {value:.4f}")
 
@@ -72,8 +72,8 @@ def predict(checkpoint: Path, output: Path, threshold: float, device: str | None
     _refuse_torchrun("predict")
     with join(device) as world:
         paths = list_images(sources)
-        predictor, config, categories = load_run(checkpoint, world.device)
-        speed = predict_images(predictor, paths, output, config.data, categories, threshold)
+        predictor, categories = load_run(checkpoint, world.device)
+        speed = predict_images(predictor, paths, output, categories, threshold)
     click.echo(f"{len(paths)} images in {output}: {speed:.1f} images/s")
 
 
@@ -99,9 +99,9 @@ def demo(file: Path | None, images: int, minimum: float, device: str | None, ove
         make_digits(folder, images, config.data.canvases[0], progress=lambda done, _: bar.update(done - bar.pos))
     result = _train(config, device, resume=True)
     with join(device) as world:
-        predictor, _, categories = load_run(config.output, world.device)
+        predictor, categories = load_run(config.output, world.device)
         paths, output = list_images([folder / "test"])[:20], config.output / "predictions"
-        speed = predict_images(predictor, paths, output, config.data, categories)
+        speed = predict_images(predictor, paths, output, categories)
     minutes, processor_minutes = (time.perf_counter() - began[0]) / 60, (time.process_time() - began[1]) / 60
     click.echo(f"{len(paths)} pictures of predictions in {output}, {speed:.1f} images/s")
     kind = "mask" if config.model.has_masks else "box"

@@ -1,30 +1,21 @@
 """Typed configurations: frozen dataclasses, read from YAML files, with overrides such as `solver.rate=0.01`.
 
-A file names the one that it extends with `base:`, relative to itself; what it says replaces the same entries there.
+A file names the one that it extends with `base:`, relative to itself; what it says replaces the same entries there. Apart
+from null, scalars are text to YAML: whether 2026 is a number or a folder's name, the type of its entry says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import pydantic
 import yaml
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from opsmith_detection.entries import (
-    Float,
-    Int,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PathName,
-    PositiveFloat,
-    PositiveInt,
-    read_yaml,
-)
-from opsmith_detection.errors import DetectionError
+from opsmith_detection.errors import DetectionError, explain
 
 __all__ = [
     "NORM_GROUPS",
@@ -39,21 +30,24 @@ __all__ = [
     "RetinaNetConfig",
     "SolverConfig",
     "as_yaml",
-    "explain",
     "load_config",
     "parse_config",
 ]
 
 NORM_GROUPS = 32  # of channels, each normalised by itself (Wu and He, 2018)
-
-_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+_STRICT = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
 
 _T = TypeVar("_T")
 _Some = Annotated[tuple[_T, ...], Field(min_length=1)]
 _Levels = Annotated[tuple[_T, ...], Field(min_length=5, max_length=5)]  # of the pyramid
-_Share = Annotated[Float, Field(ge=0, le=1)]
+_Share = Annotated[float, Field(ge=0, le=1)]
 # The pyramid halves a canvas to a 32nd. What is rounded on the way would move the anchors away from their pixels.
-_Side = Annotated[Int, Field(ge=32, multiple_of=32)]
+_Side = Annotated[int, Field(ge=32, multiple_of=32)]
+
+
+def _as_number(found: object) -> object:
+    """Return text as a number where it is one, which Literal, unlike other types, does not do itself."""
+    return int(found) if isinstance(found, str) and found.isdecimal() else found
 
 
 class ConfigError(DetectionError, ValueError):
@@ -64,14 +58,14 @@ class ConfigError(DetectionError, ValueError):
 class BackboneConfig:
     """A ResNet (He et al., 2015) with a feature pyramid (Lin et al., 2016) on it."""
 
-    depth: Literal[18, 34, 50, 101] = 50
+    depth: Annotated[Literal[18, 34, 50, 101], pydantic.BeforeValidator(_as_number)] = 50
     width: PositiveInt = 64  # channels of the stem; the stages have 1, 2, 4 and 8 times as many in their narrow layers
     norm: Literal["frozen", "batch", "sync"] = "frozen"
-    trainable_stages: Annotated[Int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
-    deformable_stages: tuple[Literal[2, 3, 4, 5], ...] = ()  # whose 3x3 convolutions are DCN v2: deformable, with masks
+    trainable_stages: Annotated[int, Field(ge=0, le=5)] = 3  # from the last one back; 5 trains the stem, too
+    deformable_stages: tuple[Annotated[int, Field(ge=2, le=5)], ...] = ()  # whose 3x3 convolutions are DCN v2
     pyramid_channels: PositiveInt = 256
     pyramid_norm: bool = False  # batch norm behind its convolutions, as torchvision's v2 models of two stages have
-    weights: PathName | None = None  # a state dict of the ResNet alone, in torchvision's names
+    weights: Path | None = None  # a state dict of the ResNet alone, in torchvision's names
 
     @property
     def trained_norm(self) -> Literal["batch", "sync"]:
@@ -95,7 +89,7 @@ class RPNConfig:
     nms_iou: _Share = 0.7
     min_size: NonNegativeFloat = 1e-3
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _levels_are_alike(self) -> RPNConfig:
         if len({len(level) for level in self.sizes}) > 1:
             raise ValueError("one convolution predicts all levels: give each as many sizes")
@@ -154,26 +148,20 @@ class ModelConfig:
 
     kind: Literal["rcnn", "retinanet"] = "rcnn"
     classes: PositiveInt = 90  # labels 1 to `classes`; torchvision's models of COCO have 90
-    mean: tuple[Float, Float, Float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of RGB values from 0 to 1
     std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] = (0.229, 0.224, 0.225)
-    backbone: BackboneConfig = field(default_factory=BackboneConfig)
-    rpn: RPNConfig | None = field(default_factory=RPNConfig)  # None: Fast R-CNN, to which proposals are given
-    box_head: BoxHeadConfig = field(default_factory=BoxHeadConfig)
-    mask_head: MaskHeadConfig | None = field(default_factory=MaskHeadConfig)  # None: Faster R-CNN
-    retinanet: RetinaNetConfig = field(default_factory=RetinaNetConfig)
+    backbone: BackboneConfig = BackboneConfig()
+    rpn: RPNConfig | None = RPNConfig()  # None: Fast R-CNN, to which proposals are given
+    box_head: BoxHeadConfig = BoxHeadConfig()
+    mask_head: MaskHeadConfig | None = MaskHeadConfig()  # None: Faster R-CNN
+    retinanet: RetinaNetConfig = RetinaNetConfig()
     recompute: bool = False  # activations of the ResNet, masks and RetinaNet's heads, instead of keeping them
 
-    @model_validator(mode="after")
-    def _counts_batches_once(self) -> ModelConfig:
+    @pydantic.model_validator(mode="after")
+    def _parts_fit(self) -> ModelConfig:
         head = self.mask_head if self.has_masks else None
         if self.recompute and (self.backbone.norm != "frozen" or (head is not None and head.norm)):
-            raise ValueError(
-                "recompute=true takes frozen norms: others would count each batch twice in their statistics"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _channels_have_groups(self) -> ModelConfig:
+            raise ValueError("recompute=true takes frozen norms: the statistics of others would count each batch twice")
         if self.kind == "retinanet" and self.retinanet.norm and self.backbone.pyramid_channels % NORM_GROUPS:
             raise ValueError(
                 f"retinanet.norm=true takes {NORM_GROUPS} groups of channels: set backbone.pyramid_channels to a multiple"
@@ -190,14 +178,12 @@ class ModelConfig:
 class DataConfig:
     """Data sets in COCO's format, and the shapes that images come in."""
 
-    train: PathName = Path("digits/train.json")
-    test: PathName = Path("digits/test.json")
-    train_images: PathName | None = None  # the folder of its images; None: that of the annotations
-    test_images: PathName | None = None
+    train: Path = Path("digits/train.json")
+    test: Path = Path("digits/test.json")
+    train_images: Path | None = None  # the folder of its images; None: that of the annotations
+    test_images: Path | None = None
     labels: Literal["ids", "contiguous"] = "ids"  # labels are the categories' ids, or 1, 2, 3, ... in their order
-    exif: Literal["auto", "apply", "ignore"] = (
-        "auto"  # whether images are turned; auto: unless sizes are of stored pixels
-    )
+    exif: Literal["auto", "apply", "ignore"] = "auto"  # are images turned? auto: unless sizes are of stored pixels
     shorter_sides: _Some[PositiveInt] = (800,)  # one is drawn for each image in training, the last one is for tests
     longest_side: PositiveInt = 1333
     canvases: _Some[tuple[_Side, _Side]] = ((800, 1344), (1344, 800))  # heights and widths of batches
@@ -235,22 +221,18 @@ class SolverConfig:
 class Config:
     """A run: a model, its data and how it is trained."""
 
-    model: ModelConfig = field(default_factory=ModelConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    solver: SolverConfig = field(default_factory=SolverConfig)
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    solver: SolverConfig = SolverConfig()
     seed: NonNegativeInt = 0
     deterministic: bool = False  # the same bits in every run
     graph: bool = True  # one CUDA graph a step, where there is a GPU
     distributed: Literal["ddp", "fsdp"] = "ddp"
-    output: PathName = Path("runs/detection")
+    output: Path = Path("runs/detection")
 
 
 def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Config:
-    """Read a configuration.
-
-    Args:
-        path: a YAML file; without one, every entry has its default.
-        overrides: entries such as `solver.rate=0.01`, whose values are YAML.
+    """Read a YAML file, or take the defaults, and replace entries such as `solver.rate=0.01`, whose values are YAML.
 
     Raises:
         ConfigError: a file is missing or no YAML, or an entry is unknown or does not fit its type.
@@ -260,27 +242,12 @@ def load_config(path: Path | None = None, overrides: Sequence[str] = ()) -> Conf
 
 def parse_config(text: str, overrides: Sequence[str] = ()) -> Config:
     """Read a configuration that `as_yaml` wrote, as `load_config` reads a file."""
-    entries = _parsed(text, "the configuration")
-    if "images" in entries.get("data", {}):  # of a checkpoint from when both files had one folder
-        folder = entries["data"].pop("images")
-        entries["data"] |= {"train_images": folder, "test_images": folder}
-    return _validated(entries, overrides, "the configuration")
+    return _validated(_parsed(text, "the configuration"), overrides, "the configuration")
 
 
 def as_yaml(config: Config) -> str:
     """Write a configuration so that `load_config` reads it again."""
     return yaml.safe_dump(TypeAdapter(Config).dump_python(config, mode="json"), sort_keys=False)
-
-
-def explain(error: ValidationError) -> str:
-    """Return a line for each entry that does not fit, innermost: its place, why, and the beginning of what was found."""
-    errors = error.errors()
-    around = {e["loc"][:depth] for e in errors for depth in range(len(e["loc"]))}
-    return "\n".join(
-        f"  {'.'.join(map(str, e['loc']))}: {e['msg']} (found {e['input']!r:.200})"
-        for e in errors
-        if e["loc"] not in around
-    )
 
 
 def _validated(entries: dict[str, Any], overrides: Sequence[str], where: str) -> Config:
@@ -294,7 +261,7 @@ def _validated(entries: dict[str, Any], overrides: Sequence[str], where: str) ->
         entries = _merged(entries, nested)
     try:
         return TypeAdapter(Config).validate_python(entries)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise ConfigError(f"{where} does not fit:\n{explain(error)}") from None
 
 
@@ -312,9 +279,16 @@ def _read(path: Path, extending: tuple[Path, ...]) -> Any:
     return entries if base is None else _merged(_read(path.parent / str(base), (*extending, path)), entries)
 
 
+class _Loader(yaml.SafeLoader):  # which knows null and merging (<<), and leaves all other scalars as text
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- PyYAML's
+        first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":null", ":merge"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
 def _parsed(text: str, where: str) -> Any:
     try:
-        return read_yaml(text)
+        return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not YAML: {error}") from None
 

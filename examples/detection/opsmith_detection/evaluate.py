@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pycocotools import mask as coco_mask
@@ -22,9 +21,7 @@ from opsmith_detection.structures import Batch, Detections
 
 __all__ = ["Evaluation"]
 
-IouType = Literal["box", "mask"]
-
-# pycocotools' names of the types, and the entry of a result that each is about.
+# pycocotools' names of what is compared, and the entry of a result that each is about.
 _PYCOCOTOOLS = {"box": ("bbox", "bbox"), "mask": ("segm", "segmentation")}
 # Of COCOeval.stats. Small objects have less than 32 x 32 pixels, large ones more than 96 x 96.
 _FIGURES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
@@ -35,18 +32,18 @@ class Evaluation:
 
     Args:
         dataset: what `Batch.ids` are of.
-        iou_types: whether boxes, masks or both are compared.
+        with_masks: whether masks are compared, too.
 
     Raises:
         DataError: masks are to be compared, and an object has none.
     """
 
-    def __init__(self, dataset: CocoDataset, iou_types: Sequence[IouType] = ("box",)) -> None:
-        if "mask" in iou_types:
+    def __init__(self, dataset: CocoDataset, *, with_masks: bool = False) -> None:
+        if with_masks:
             dataset.check_masks(with_crowds=True)
-        self._dataset, self._iou_types = dataset, tuple(iou_types)
-        sizes = dataset.sizes.tolist()
-        self._sizes = {number: (height, width) for number, (height, width) in zip(dataset.ids, sizes, strict=True)}
+        self._dataset, self._with_masks = dataset, with_masks
+        sizes = ((height, width) for height, width in dataset.sizes.tolist())
+        self._sizes = dict(zip(dataset.ids, sizes, strict=True))
         self._found: dict[int, Found] = {}
 
     def add(self, batch: Batch, detections: Detections) -> None:
@@ -57,10 +54,10 @@ class Evaluation:
         Raises:
             DataError: masks are evaluated and there are none, or an image comes twice.
         """
-        if "mask" not in self._iou_types:
+        if not self._with_masks:
             detections = detections._replace(masks=None)
         elif detections.masks is None:
-            raise DataError("masks are to be evaluated, but the detections have none: leave out the IoU type 'mask'")
+            raise DataError("masks are to be evaluated, but the detections have none: leave out with_masks")
         known = torch.tensor(list(self._dataset.categories), device=detections.labels.device)
         kept = torch.isin(detections.labels, known)
         for place, number in enumerate(batch.ids.tolist()):
@@ -69,7 +66,7 @@ class Evaluation:
 
     def gathered(self) -> Evaluation:
         """Return an evaluation with the detections of all processes, on each of them."""
-        together = Evaluation(self._dataset, self._iou_types)
+        together = Evaluation(self._dataset, with_masks=self._with_masks)
         for found in gather(self._found):
             for number, of_image in found.items():
                 together._take(number, of_image)
@@ -94,8 +91,8 @@ class Evaluation:
         rows = [row for number in sorted(self._found) for row in as_results(number, self._found[number], categories)]
         with redirect_stdout(io.StringIO()):  # pycocotools prints tables
             truth = self._truth()
-            for iou_type in self._iou_types:
-                name, entry = _PYCOCOTOOLS[iou_type]
+            for kind in ("box", "mask") if self._with_masks else ("box",):
+                name, entry = _PYCOCOTOOLS[kind]
                 results = [{key: row[key] for key in ("image_id", "category_id", "score", entry)} for row in rows]
                 # loadRes does not take an empty list.
                 evaluation = COCOeval(truth, truth.loadRes(results) if results else COCO(), name)
@@ -103,7 +100,7 @@ class Evaluation:
                 evaluation.accumulate()
                 evaluation.summarize()
                 for figure, value in zip(_FIGURES, evaluation.stats.tolist(), strict=True):
-                    figures[f"{iou_type}/{figure}"] = value if value >= 0 else math.nan
+                    figures[f"{kind}/{figure}"] = value if value >= 0 else math.nan
         return figures
 
     def _take(self, number: int, found: Found) -> None:

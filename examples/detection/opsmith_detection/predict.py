@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from opsmith_detection.config import Config, DataConfig, parse_config
+from opsmith_detection.config import parse_config
 from opsmith_detection.data.coco import Category, DataError, read_image
 from opsmith_detection.data.transforms import batch_of
 from opsmith_detection.engine.checkpoint import load_checkpoint, load_weights
@@ -30,11 +30,11 @@ _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 def load_run(
     checkpoint: Path, device: torch.device, overrides: Sequence[str] = ()
-) -> tuple[Predictor, Config, dict[int, Category]]:
-    """Load a checkpoint's model, with averaged weights if it has them, its configuration, and what its labels stand for.
+) -> tuple[Predictor, dict[int, Category]]:
+    """Load a checkpoint's model, with averaged weights if it has them, and what its labels stand for.
 
     Raises:
-        CheckpointError: there is none, or the file is not one.
+        CheckpointError: there is none, or the file is of something else.
         ConfigError: an override does not fit.
     """
     content = load_checkpoint(checkpoint)
@@ -44,12 +44,12 @@ def load_run(
     model = build_model(replace(config.model, backbone=backbone)).to(device)
     load_weights(content, model)
     model.eval().requires_grad_(False)  # weights that are trained would be folded with their norms at every call
-    return Predictor(model, config, device, graph=config.graph), config, categories_of(content)
+    return Predictor(model, config, device), categories_of(content)
 
 
-def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], data: DataConfig, threshold: float) -> Found:
+def find_objects(predictor: Predictor, image: npt.NDArray[np.uint8], threshold: float) -> Found:
     """Find the objects of an image, RGB of [height, width, 3], whose score is at least `threshold`."""
-    batch = batch_of(image, data)
+    batch = batch_of(image, predictor.config.data)
     detections = predictor(batch)
     kept = (detections.labels[0] > 0) & (detections.scores[0] >= threshold)
     return found_in(batch, detections, 0, kept, (image.shape[0], image.shape[1]))
@@ -59,7 +59,6 @@ def predict_images(
     predictor: Predictor,
     paths: Sequence[Path],
     output: Path,
-    data: DataConfig,
     categories: Mapping[int, Category],
     threshold: float = 0.5,
 ) -> float:
@@ -87,7 +86,7 @@ def predict_images(
             unread.append(str(error))
             continue
         began = time.perf_counter()
-        found = find_objects(predictor, image, data, threshold)
+        found = find_objects(predictor, image, threshold)
         seconds.append(time.perf_counter() - began)
         draw_objects(image, found, captions(found, categories)).save(picture)
         results += [{"file_name": path.name, **result} for result in as_results(number, found, categories)]

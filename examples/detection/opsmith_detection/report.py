@@ -90,7 +90,7 @@ def _charts(entries: Sequence[dict[str, Any]]) -> list[str]:
 
 def _pictures(training: Training) -> Iterator[tuple[str, str]]:
     """Give pictures of test images as sources of <img>: with their objects, and with what the model finds."""
-    dataset, data = training.data["test"], training.config.data
+    dataset = training.data["test"]
     with evaluated(training.model, training.average):
         for index in range(min(_PICTURES, len(dataset))):
             image, objects = dataset.image(index), dataset.objects(index)
@@ -98,7 +98,7 @@ def _pictures(training: Training) -> Iterator[tuple[str, str]]:
             labels = objects.labels.tolist()
             masks = [as_rle(segmentation, size) for segmentation in objects.segmentations if segmentation is not None]
             truth = Found(objects.boxes, [1.0] * len(labels), labels, masks if len(masks) == len(labels) else None)
-            found = find_objects(training.predictor, image, data, _SCORE)
+            found = find_objects(training.predictor, image, _SCORE)
             names = [dataset.categories[label].name for label in labels]
             said = captions(found, dataset.categories)
             yield _source(draw_objects(image, truth, names)), _source(draw_objects(image, found, said))

@@ -26,7 +26,8 @@ def test_a_file_extends_another_and_overrides_win(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "name", ["2026", "2026-11-29", "2026-11-29T10:00:00", "2026_11_29", "007", "no", "10:30", "1e5", "~/runs", "0x1f"]
+    "name",
+    ["2026", "2026-11-29", "2026-11-29T10:00", "2026_11_29", "007", "no", "10:30", "1e5", "~/runs", "0x1f", "true"],
 )
 def test_a_folder_has_the_name_that_is_given(name: str):
     config = load_config(None, [f"output={name}"])
@@ -39,12 +40,6 @@ def test_numbers_and_switches_may_be_written_as_usual():
     config = load_config(None, given)
     assert (config.solver.rate, config.solver.steps, config.solver.ema, config.seed) == (1e-3, 90_000, None, 0)
     assert config.deterministic and not config.graph
-
-
-def test_a_checkpoint_may_have_one_folder_of_images():
-    text = as_yaml(load_config(None, ["data.train_images=pictures"])).replace("  test_images: null\n", "")
-    data = parse_config(text.replace("train_images", "images")).data
-    assert data.train_images == data.test_images == Path("pictures")
 
 
 def test_a_file_that_is_not_text_is_named(tmp_path: Path):
@@ -63,15 +58,15 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
         ("solver: {rat: 1}", [], r"solver\.rat: Unexpected"),
         ("solver: {steps: many}", [], r"solver\.steps: .*found 'many'"),
         ("", ["seed"], "'seed' is not an override"),
-        ("", ["seed.a=1"], r"seed: .*found \{'a': 1\}"),
-        ("", ["data.canvases=[[800, 1333]]"], r"data\.canvases\.0\.1: .* multiple of 32 \(found 1333\)$"),
-        ("", ["data.canvases=[[0, 64]]"], r"canvases\.0\.0: .*greater than or equal to 32 \(found 0\)$"),
+        ("", ["seed.a=1"], r"seed: .*found \{'a': '1'\}"),
+        ("", ["data.canvases=[[800, 1333]]"], r"data\.canvases\.0\.1: .* multiple of 32 \(found '1333'\)$"),
+        ("", ["data.canvases=[[0, 64]]"], r"canvases\.0\.0: .*greater than or equal to 32 \(found '0'\)$"),
         ("", ["data.canvases=[]"], r"canvases: .*at least 1"),
         ("", ["solver.ema=off"], r"solver\.ema: .*found 'off'"),
         ("", ["solver.steps=yes"], r"solver\.steps: .*found 'yes'"),
-        ("", ["data.batch=true"], r"data\.batch: .*a boolean is not a number \(found True\)$"),
-        ("", ["model.mean=[0, 0, false]"], r"model\.mean\.2: .*a boolean is not a number"),
-        ("", ["output=true"], r"output: .*not a valid path"),
+        ("", ["data.batch=true"], r"data\.batch: .*valid integer.* \(found 'true'\)$"),
+        ("", ["model.mean=[0, 0, false]"], r"model\.mean\.2: .*valid number"),
+        ("", ["output=null"], r"output: .*not a valid path"),
         ("", ["data.shorter_sides=[]"], r"shorter_sides: .*at least 1"),
         ("", ["data.shorter_sides=[0]"], r"shorter_sides\.0: .*greater than 0"),
         ("", ["data.max_objects=0"], r"max_objects: .*greater than 0"),
@@ -79,14 +74,15 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path):
         ("", ["data.workers=-1"], r"workers: .*greater than or equal to 0"),
         ("", ["seed=-1"], r"seed: .*greater than or equal to 0"),
         ("", ["data.flip=50"], r"flip: .*less than or equal to 1"),
-        ("", ["solver.milestones=[60000, 80000]"], r"milestones\.0: .*less than or equal to 1 \(found 60000\)"),
-        ("", ["solver.rate=.nan"], r"rate: .*finite"),
+        ("", ["solver.milestones=[60000, 80000]"], r"milestones\.0: .*less than or equal to 1 \(found '60000'\)"),
+        ("", ["solver.rate=nan"], r"rate: .*finite"),
         *(
             ("", [f"solver.{name}=0"], rf"{name}: .*greater than 0")
             for name in ("steps", "accumulate", "checkpoints", "checkpoint_every", "evaluate_every", "log_every")
         ),
+        ("", ["model.backbone.depth=20"], r"backbone\.depth: .*18, 34, 50 or 101 \(found 20\)"),
         ("", ["model.backbone.trainable_stages=6"], r"trainable_stages: .*less than or equal to 5"),
-        ("", ["model.backbone.deformable_stages=[7]"], r"deformable_stages\.0: .*2, 3, 4 or 5"),
+        ("", ["model.backbone.deformable_stages=[7]"], r"deformable_stages\.0: .*less than or equal to 5"),
         ("", ["model.rpn.sizes=[[8], [16]]"], r"rpn\.sizes: .*at least 5"),
         ("", ["model.rpn.sizes=[[8], [16], [16], [32], []]"], r"rpn\.sizes\.4: .*at least 1"),
         (

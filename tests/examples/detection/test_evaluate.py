@@ -39,7 +39,7 @@ def detections_of(*images, masks=None):
 def box_result(tmp_path, truth, found):
     """The result for one image with boxes [x1, y1, x2, y2]."""
     dataset = CocoDataset(write(tmp_path, [SIZE], truth))
-    evaluation = Evaluation(dataset, ["box"])
+    evaluation = Evaluation(dataset)
     evaluation.add(batch_of([1]), detections_of(found))
     return evaluation.result()
 
@@ -138,7 +138,7 @@ def test_masks_are_compared_as_pasted(tmp_path):
     for box, columns in (([40, 40, 140, 140], 14), ([40, 40, 90, 140], 7), ([40, 40, 90, 140], 28)):
         masks = torch.zeros(1, 1, 28, 28)
         masks[..., :columns] = 1
-        evaluation = Evaluation(dataset, ["box", "mask"])
+        evaluation = Evaluation(dataset, with_masks=True)
         # The network saw the image at twice its size.
         evaluation.add(batch_of([1], [(400, 600)]), detections_of([(1, 0.9, [2 * edge for edge in box])], masks=masks))
         result = evaluation.result()
@@ -157,7 +157,7 @@ def test_masks_that_were_cut_out_are_found_again(tmp_path):
     objects = dataset.objects(0)
     grids = [cut_out(objects.segmentations[i], SIZE, objects.boxes[i], 28) for i in range(4)]
     found = [(3, 0.9, box.tolist()) for box in objects.boxes]
-    evaluation = Evaluation(dataset, ["mask"])
+    evaluation = Evaluation(dataset, with_masks=True)
     evaluation.add(batch_of([1]), detections_of(found, masks=torch.from_numpy(np.stack(grids))[None] / 255))
     result = evaluation.result()
     assert result["mask/AP75"] == ONE
@@ -172,7 +172,7 @@ def test_masks_are_pasted_in_chunks(tmp_path, monkeypatch):
     results = []
     for pixels in (2**26, 3 * SIZE[0] * SIZE[1], 1):
         monkeypatch.setattr("opsmith_detection.found._PASTED_AT_ONCE", pixels)
-        evaluation = Evaluation(dataset, ["mask"])
+        evaluation = Evaluation(dataset, with_masks=True)
         evaluation.add(batch_of([1]), detections_of(found, masks=torch.ones(1, 7, 28, 28)))
         results.append(evaluation.result())
     assert results[0]["mask/AP50"] == ONE
@@ -198,8 +198,8 @@ def test_images_must_all_come_once(tmp_path):
 
 def test_masks_that_are_missing_are_named(tmp_path):
     with pytest.raises(DataError, match="1 objects have no `segmentation`"):
-        Evaluation(CocoDataset(write(tmp_path, [SIZE], [annotation(1, 1, [1, 1, 5, 5])])), ["mask"])
-    evaluation = Evaluation(CocoDataset(write(tmp_path, [SIZE], TRUTH)), ["mask"])
+        Evaluation(CocoDataset(write(tmp_path, [SIZE], [annotation(1, 1, [1, 1, 5, 5])])), with_masks=True)
+    evaluation = Evaluation(CocoDataset(write(tmp_path, [SIZE], TRUTH)), with_masks=True)
     with pytest.raises(DataError, match="the detections have none"):
         evaluation.add(batch_of([1]), detections_of([(1, 0.8, BOX)]))
 

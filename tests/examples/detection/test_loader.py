@@ -131,8 +131,6 @@ def test_a_state_of_other_data_is_refused(dataset):
     for changes in ({"seed": 1}, {"batch": 1}, {"world": 2}, {"canvases": canvases}):
         with pytest.raises(DataError, match=r"cannot go on from batches of .*start another run with output=FOLDER"):
             batches_of(dataset, **changes).restore(state)
-    former = {name: value for name, value in state.items() if name != "canvases"}
-    batches_of(dataset).restore(former)
 
 
 def test_ranks_share_a_step_without_overlap(dataset):

@@ -249,7 +249,7 @@ def test_a_graph_of_inference_outlives_training(name):
     model = built(name).eval().cuda()
     images, sizes, _ = batch()
     given = Batch(images.cuda(), sizes.cuda(), torch.arange(2, device="cuda"), None)
-    predictor = Predictor(model, load_config(None, []), torch.device("cuda"), graph=True)
+    predictor = Predictor(model, load_config(None, []), torch.device("cuda"))
     for _ in range(EAGER + 1):
         predictor(given)
     before = [each.clone() for each in predictor(given) if each is not None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -37,12 +36,14 @@ def config_of(kind: str, rate: float) -> Config:
     return replace(load_config(None, KINDS[kind]), solver=solver)
 
 
-def made(kind: str, device: str = "cpu", rate: float = 0.1, **given: Any) -> tuple[TrainStep, Callable[[int], None]]:
-    config = config_of(kind, rate)
+def made(
+    kind: str, device: str = "cpu", rate: float = 0.1, *, graph: bool = True
+) -> tuple[TrainStep, Callable[[int], None]]:
+    config = replace(config_of(kind, rate), graph=graph)
     torch.manual_seed(0)
     model = build_model(config.model).to(device)
     average = Average(model, 0.9)
-    step = TrainStep(model, build_optimizer(model, config.solver), config, average=average, **given)
+    step = TrainStep(model, build_optimizer(model, config.solver), config, average=average)
     batch = objects(device)
     return step, lambda number: step(iter([batch]), number)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,11 @@ class Finds(torch.nn.Module):
 
 
 def predictor() -> Predictor:
-    return Predictor(Finds(), small_config(), torch.device("cpu"), graph=False)
+    return Predictor(Finds(), replace(small_config(), data=DATA), torch.device("cpu"))
 
 
 def test_objects_are_in_the_pixels_of_the_image():
-    found = find_objects(predictor(), np.zeros((20, 64, 3), np.uint8), DATA, threshold=0.5)
+    found = find_objects(predictor(), np.zeros((20, 64, 3), np.uint8), threshold=0.5)
     assert found.labels == [7] and found.scores == pytest.approx([0.9])
     np.testing.assert_allclose(found.boxes, [[0, 0, 32, 10]])
     assert found.masks is not None and len(found.masks) == 1
@@ -52,7 +53,7 @@ def test_pictures_and_results_are_written(tmp_path: Path):
     paths = list_images([tmp_path, tmp_path / "b.png"])
     assert [path.name for path in paths] == ["a.jpg", "a.png", "b.png", "b.png"]
     output = tmp_path / "found"
-    assert predict_images(predictor(), paths[:3], output, DATA, {}) > 0
+    assert predict_images(predictor(), paths[:3], output, {}) > 0
     pictures = ["00001-a.png", "00002-a.png", "00003-b.png"]
     assert sorted(path.name for path in output.iterdir()) == [*pictures, "predictions.json"]
 
@@ -70,7 +71,7 @@ def test_an_image_is_looked_at_once_and_the_first_one_does_not_set_the_speed(
         return forward(model, images, sizes)
 
     monkeypatch.setattr(Finds, "forward", slow_at_first)
-    speed = predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", DATA, {})
+    speed = predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", {})
     assert calls == [1, 1, 1]
     assert speed > 1 / 0.25
 
@@ -81,7 +82,7 @@ def test_an_image_that_cannot_be_read_does_not_lose_what_the_others_have(tmp_pat
     for name in ("a.png", "c.png"):
         (tmp_path / name).write_bytes(b"no image")
     with pytest.raises(DataError, match=r"(?s)a\.png cannot be .*c\.png cannot be .* found in the other 2 images"):
-        predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", DATA, {})
+        predict_images(predictor(), list_images([tmp_path]), tmp_path / "found", {})
     results = json.loads((tmp_path / "found" / "predictions.json").read_text())
     assert [(result["image_id"], result["file_name"]) for result in results] == [(2, "b.png"), (4, "d.png")]
 
@@ -90,13 +91,13 @@ def test_images_are_not_written_over(tmp_path: Path):
     Image.new("RGB", (8, 8)).save(tmp_path / "00001-a.png")
     (tmp_path / "a.png").symlink_to("00001-a.png")
     with pytest.raises(DataError, match="would be written over"):
-        predict_images(predictor(), [tmp_path / "a.png"], tmp_path, DATA, {})
+        predict_images(predictor(), [tmp_path / "a.png"], tmp_path, {})
 
 
 def test_what_is_not_an_image_is_refused(tmp_path: Path):
     (tmp_path / "a.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"a\.png cannot be read as an image"):
-        predict_images(predictor(), [tmp_path / "a.png"], tmp_path / "found", DATA, {})
+        predict_images(predictor(), [tmp_path / "a.png"], tmp_path / "found", {})
     (tmp_path / "a.png").unlink()
     with pytest.raises(DataError, match="no images in"):
         list_images([tmp_path])

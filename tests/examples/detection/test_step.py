@@ -6,6 +6,7 @@ import copy
 import math
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -202,9 +203,9 @@ def test_a_graph_makes_the_steps_that_eager_code_makes():
     models, losses = [], []
     for graph in (False, True):
         model = StandIn().to(device)
-        config = small_config(ema=0.9, clip_norm=0.5, accumulate=2)
+        config = replace(small_config(ema=0.9, clip_norm=0.5, accumulate=2), graph=graph)
         average = Average(model, 0.9)
-        step = TrainStep(model, build_optimizer(model, config.solver), config, average=average, graph=graph)
+        step = TrainStep(model, build_optimizer(model, config.solver), config, average=average)
         feed = Feed(Counted(), device)
         for number in range(8):
             step(feed, number)

@@ -223,7 +223,7 @@ def test_a_demo_whose_precision_is_not_a_number_fails(tmp_path: Path, monkeypatc
     result = {"mask/AP": math.nan, "mask/AP50": math.nan}
     monkeypatch.setattr("opsmith_detection.__main__.make_digits", lambda *_, **__: None)
     monkeypatch.setattr("opsmith_detection.__main__._train", lambda *_, **__: result)
-    monkeypatch.setattr("opsmith_detection.__main__.load_run", lambda *_: (None, None, {}))
+    monkeypatch.setattr("opsmith_detection.__main__.load_run", lambda *_: (None, {}))
     monkeypatch.setattr("opsmith_detection.__main__.list_images", lambda _: [])
     monkeypatch.setattr("opsmith_detection.__main__.predict_images", lambda *_: 1.0)
     done = CliRunner().invoke(main, ["demo", "--device", "cpu", "--minimum", "0", f"output={tmp_path}"])
@@ -234,12 +234,12 @@ def test_a_demo_whose_precision_is_not_a_number_fails(tmp_path: Path, monkeypatc
 def test_a_loaded_model_folds_its_weights_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     config = config_of(tmp_path)
     Training(config, ALONE)._save()
-    predictor, _, categories = load_run(tmp_path / "run", ALONE.device)
+    predictor, categories = load_run(tmp_path / "run", ALONE.device)
     assert categories[5].name == "dog"
     image = np.zeros((64, 64, 3), np.uint8)
-    find_objects(predictor, image, config.data, 0.5)
+    find_objects(predictor, image, 0.5)
     monkeypatch.setattr("opsmith_detection.models.layers._product", lambda *_: pytest.fail("weights are folded again"))
-    find_objects(predictor, image, config.data, 0.5)
+    find_objects(predictor, image, 0.5)
 
 
 def test_tensorboard_keeps_the_step_that_a_run_goes_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -350,7 +350,7 @@ def test_weights_that_are_none_are_named(tmp_path: Path):
         build_model(config)
     for content in (b"text", b"", b"PK\3\4"):
         path.write_bytes(content)
-        with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):
+        with pytest.raises(WeightsError, match=r"weights\.pth does not have what `torch\.save` writes"):
             build_model(config)
     torch.save({"model": {"conv1.weight": torch.ones(1)}}, path)
     with pytest.raises(WeightsError, match=r"weights\.pth is not a state dict of tensors"):

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from opsmith_detection.config import DataConfig
-from opsmith_detection.data.transforms import Geometry, batch_of, canvas_of, scaled_size
+from opsmith_detection.data import transforms
+from opsmith_detection.data.transforms import batch_of, canvas_of, flip_boxes, put_image, scaled_size
+from opsmith_detection.structures import Batch
 
 CANVASES = ((800, 1344), (1344, 800))
 
@@ -46,16 +48,19 @@ def test_the_canvas_is_the_one_that_shows_an_image_largest():
 
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize("size", [(120, 200), (30, 50), (75, 60)])
-def test_boxes_go_with_their_pixels(size, flip):
+def test_boxes_go_with_their_pixels(size, flip, monkeypatch):
+    monkeypatch.setattr(transforms, "scaled_size", lambda *_: size)  # also where an image loses its shape
     pixels = np.zeros((60, 100, 3), np.uint8)
     pixels[20:40, 10:30] = 255
-    geometry = Geometry((60, 100), size, flip)
-    image = geometry.image(pixels)
-    assert image.shape == (3, *size)
-    rows, columns = (image[0] >= 128).nonzero(as_tuple=True)
+    boxes = np.float32([[10, 20, 30, 40]])
+    if flip:
+        pixels, boxes = pixels[:, ::-1].copy(), flip_boxes(boxes, 100)
+    batch = Batch(torch.zeros(1, 3, 128, 224, dtype=torch.uint8), torch.zeros(1, 2), torch.zeros(1))
+    scales = put_image(batch, 0, pixels, 800, 1333)
+    assert batch.sizes.tolist() == [list(size)]
+    rows, columns = (batch.images[0, 0] >= 128).nonzero(as_tuple=True)
     found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-    box = geometry.boxes(np.float32([[10, 20, 30, 40]]))[0]
-    np.testing.assert_allclose(found, box, atol=0.51)
+    np.testing.assert_allclose(found, (boxes * scales)[0], atol=0.51)
 
 
 def test_one_image_is_a_batch():

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import pydantic
 from pydantic import AfterValidator, ConfigDict, Field, NonNegativeFloat, PositiveInt, Tag, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
-from opsmith_detection.config import explain
 from opsmith_detection.data.masks import pixels_of
-from opsmith_detection.errors import DetectionError
+from opsmith_detection.errors import DetectionError, explain
 
 __all__ = ["Annotation", "Category", "DataError", "check_folder", "read_checked"]
 
@@ -121,11 +119,11 @@ def read_checked(path: Path) -> _File:
 
 def check_folder(annotations: Path, folder: Path, names: Sequence[str]) -> None:
     """Raise DataError if an image is missing. Listing folders is faster than asking for each of a million files."""
-    present: set[PurePath] = set()
-    for parent in {PurePath(name).parent for name in names}:
+    present: set[Path] = set()
+    for parent in {(folder / name).parent for name in names}:
         with suppress(OSError):
-            present |= {parent / entry.name for entry in os.scandir(folder / parent)}
-    missing = [name for name in names if PurePath(name) not in present]
+            present.update(parent.iterdir())
+    missing = [name for name in names if folder / name not in present]
     if missing:
         raise DataError(
             f"{len(missing)} of the {len(names)} images of {annotations} are not found in {folder}, the first is "

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -76,6 +76,10 @@ def make_digits(
     Raises:
         DataError: the folder has something else, a package is missing, or an argument does not fit.
     """
+    if find_spec("sklearn") is None or find_spec("skimage") is None:
+        raise DataError(
+            "digits and photographs come from scikit-learn and scikit-image: pip install 'opsmith-detection[digits]'"
+        )
     if seed < 0 or images < 5 or min(size) < 64:
         asked = f"{images} images of {size[0]} x {size[1]} pixels with the seed {seed}"
         raise DataError(f"{asked}: at least 5 of 64 x 64 and a seed of at least 0 are needed")
@@ -94,7 +98,7 @@ def make_digits(
             for number in range(count):
                 pixels, digits = _composed(np.random.default_rng((seed, split == "test", number)), split, size)
                 Image.fromarray(pixels).save(partial / f"{split}/{number + 1:05}.jpg", quality=95, subsampling=0)
-                painted.append(digits)
+                painted.append([(digit, _encoded(mask)) for digit, mask, _ in digits])
                 progress(number + 1 + (split == "test") * splits["train"], images)
             info = {"description": "handwritten digits on photographs", **recipe}
             (partial / f"{split}.json").write_text(json.dumps({"info": info, **_as_coco(split, size, painted)}))
@@ -112,16 +116,20 @@ def _check_made(folder: Path, recipe: dict[str, Any]) -> None:
         raise DataError(f"{folder} has digits made with {made}, not {recipe}: remove it or name another folder")
 
 
-def _as_coco(split: Split, size: tuple[int, int], painted: list[list[_Painted]]) -> dict[str, Any]:
+def _encoded(mask: _Bools) -> dict[str, Any]:
+    """Return a mask as a compressed RLE, of which a whole data set fits into memory."""
+    return dict(coco_mask.encode(np.asfortranarray(mask.astype(np.uint8))))
+
+
+def _as_coco(split: Split, size: tuple[int, int], painted: list[list[tuple[int, dict[str, Any]]]]) -> dict[str, Any]:
     """Return the entries of a JSON file for images with these digits."""
     annotations: list[dict[str, Any]] = []
     for image, digits in enumerate(painted, start=1):
-        for digit, mask, _ in digits:
-            rle = coco_mask.encode(np.asfortranarray(mask.astype(np.uint8)))
+        for digit, rle in digits:
             annotations.append(
                 {
                     "id": len(annotations) + 1, "image_id": image, "iscrowd": 0, "category_id": digit + 1,
-                    "bbox": coco_mask.toBbox(rle).tolist(), "area": int(mask.sum()),
+                    "bbox": coco_mask.toBbox(rle).tolist(), "area": int(coco_mask.area(rle)),
                     "segmentation": {"size": rle["size"], "counts": rle["counts"].decode()},
                 }
             )  # fmt: skip
@@ -211,8 +219,8 @@ def _background(random: np.random.Generator, split: Split, size: tuple[int, int]
 @cache
 def _digits(split: Split) -> tuple[list[_Floats], npt.NDArray[np.int64]]:
     """Return smooth fields of the split's digits, from 0 to 1 with a margin of zeros, and which digits they are."""
-    with _installed():
-        from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits
+
     data = load_digits()
     chosen = (np.arange(len(data.target)) % 5 == 4) == (split == "test")
     sources = np.pad(data.images[chosen].astype(np.float32) / 16, ((0, 0), (1, 1), (1, 1)))
@@ -227,7 +235,7 @@ def _photographs(split: Split) -> list[Image.Image]:
     parts = []
     for package, names in _PHOTOGRAPHS.items():
         for name in names:
-            with _installed(), (files(package) / name).open("rb") as file:
+            with (files(package) / name).open("rb") as file:
                 whole = Image.open(file).convert("RGB")
             width, height = whole.size
             edge = int(max(whole.size) * _TRAIN_SHARE)
@@ -235,14 +243,3 @@ def _photographs(split: Split) -> list[Image.Image]:
             left, top = (edge, 0) if width >= height else (0, edge)
             parts.append(whole.crop((0, 0, right, bottom) if split == "train" else (left, top, width, height)))
     return parts
-
-
-@contextmanager
-def _installed() -> Iterator[None]:
-    try:
-        yield
-    except (ImportError, OSError) as error:
-        raise DataError(
-            f"digits and photographs come from scikit-learn and scikit-image ({error}): "
-            "pip install 'opsmith-detection[digits]'"
-        ) from None

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
 from opsmith_detection.config import Config
 from opsmith_detection.data.coco import CocoDataset, DataError
 from opsmith_detection.data.masks import cut_out
-from opsmith_detection.data.transforms import canvas_of, put_image
+from opsmith_detection.data.transforms import canvas_of, flip_boxes, put_image
 from opsmith_detection.engine.distributed import World
 from opsmith_detection.structures import Batch, Targets
 
@@ -85,8 +84,7 @@ class Batches(Dataset["Batch | DataError"]):
         Raises:
             DataError: batches are not the same: the data, the seed, the canvases or the images of a step are others.
         """
-        # Checkpoints of former versions do not have all of it.
-        changed = {name: value for name, value in self._source().items() if state.get(name, value) != value}
+        changed = {name: value for name, value in self._source().items() if state[name] != value}
         if changed:
             before = {name: state[name] for name in changed}
             raise DataError(
@@ -121,10 +119,12 @@ class Batches(Dataset["Batch | DataError"]):
         images, objects, resolution = self.config.batch, self.config.max_objects, self.config.mask_resolution
         targets = None
         if self.training:
-            masks = _zeros(images, objects, resolution, resolution) if self.with_masks else None
+            shape = (images, objects, resolution, resolution)
+            masks = torch.zeros(shape, dtype=torch.uint8) if self.with_masks else None
             targets = Targets(torch.zeros(images, objects, 4), torch.zeros(images, objects, dtype=torch.int64), masks)
         sizes = torch.tensor([canvas] * images, dtype=torch.float32)
-        return Batch(_zeros(images, 3, *canvas), sizes, torch.full((images,), -1), targets)
+        pixels = torch.zeros(images, 3, *canvas, dtype=torch.uint8)
+        return Batch(pixels, sizes, torch.full((images,), -1), targets)
 
     def _fill(self, batch: Batch, place: int, index: int, epoch: int) -> None:
         """Put an image and its objects into a batch."""
@@ -135,7 +135,9 @@ class Batches(Dataset["Batch | DataError"]):
             shorter_side = config.shorter_sides[int(random.integers(len(config.shorter_sides)))]
             flip = bool(random.random() < config.flip)
         pixels = self.dataset.image(index)
-        geometry = put_image(batch, place, pixels, shorter_side, config.longest_side, flip)
+        height, width = pixels.shape[0], pixels.shape[1]
+        shown = pixels[:, ::-1].copy() if flip else pixels
+        scales = put_image(batch, place, shown, shorter_side, config.longest_side)
         batch.ids[place] = self.dataset.ids[index]
         if batch.targets is None:
             return
@@ -143,11 +145,12 @@ class Batches(Dataset["Batch | DataError"]):
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         # Where there are too many, the largest, in the file's order.
         largest = np.sort(np.argsort(-areas, kind="stable")[: config.max_objects])
-        batch.targets.boxes[place, : len(largest)] = torch.from_numpy(geometry.boxes(boxes[largest]))
+        shown_boxes = scales * (flip_boxes(boxes[largest], width) if flip else boxes[largest])
+        batch.targets.boxes[place, : len(largest)] = torch.from_numpy(shown_boxes)
         batch.targets.labels[place, : len(largest)] = torch.from_numpy(labels[largest])
         if batch.targets.masks is not None:
             for i, which in enumerate(largest.tolist()):
-                mask = cut_out(segmentations[which], geometry.original, boxes[which], config.mask_resolution)
+                mask = cut_out(segmentations[which], (height, width), boxes[which], config.mask_resolution)
                 batch.targets.masks[place, i] = torch.from_numpy(mask[:, ::-1].copy() if flip else mask)
 
 
@@ -173,11 +176,3 @@ def load(batches: Batches) -> Iterator[Batch]:
             raise batch
         batches.next += batches.training
         yield batch
-
-
-def _zeros(*shape: int) -> Tensor:
-    """Return uint8 zeros, in a worker those that the main process will see: what is made elsewhere is copied there."""
-    tensor = torch.empty(shape, dtype=torch.uint8)
-    if get_worker_info() is not None:
-        tensor.share_memory_()
-    return tensor.zero_()

@@ -3,45 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from opsmith_detection.config import DataConfig
 from opsmith_detection.structures import Batch
 
-__all__ = ["Geometry", "batch_of", "canvas_of", "put_image", "scaled_size"]
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """How an image is shown to the network. Sizes are (height, width)."""
-
-    original: tuple[int, int]
-    size: tuple[int, int]
-    flip: bool = False  # left to right
-
-    def image(self, pixels: npt.NDArray[np.uint8]) -> Tensor:
-        """Resize [height, width, 3], bilinearly: uint8 [3, *size].
-
-        With antialiasing, as Pillow resizes: torchvision's models, which have none, see smaller images differently.
-        """
-        tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None]
-        if self.flip:
-            tensor = tensor.flip(-1)
-        return torch.nn.functional.interpolate(tensor, self.size, mode="bilinear", antialias=True)[0]
-
-    def boxes(self, boxes: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return boxes [N, 4] of the image as they are in the resized one."""
-        height, width = self.original
-        scales = np.array([self.size[1] / width, self.size[0] / height] * 2)
-        if self.flip:
-            boxes = np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
-        scaled: npt.NDArray[np.float32] = (boxes * scales).astype(np.float32)
-        return scaled
+__all__ = ["batch_of", "canvas_of", "flip_boxes", "put_image", "scaled_size"]
 
 
 def canvas_of(size: tuple[int, int], canvases: Sequence[tuple[int, int]]) -> int:
@@ -68,15 +38,25 @@ def scaled_size(
 
 
 def put_image(
-    batch: Batch, place: int, pixels: npt.NDArray[np.uint8], shorter_side: int, longest_side: int, flip: bool = False
-) -> Geometry:
-    """Put an image, RGB [height, width, 3], into the upper left corner of its canvas, and return how it is shown."""
+    batch: Batch, place: int, pixels: npt.NDArray[np.uint8], shorter_side: int, longest_side: int
+) -> npt.NDArray[np.float64]:
+    """Put an image, RGB [height, width, 3], into the upper left corner of its canvas, and return its boxes' scales, [4].
+
+    It is resized bilinearly with antialiasing, as Pillow resizes: torchvision's models, which have none, see smaller images
+    differently.
+    """
     original, canvas = (pixels.shape[0], pixels.shape[1]), (batch.images.shape[2], batch.images.shape[3])
     height, width = size = scaled_size(original, shorter_side, longest_side, canvas)
-    geometry = Geometry(original, size, flip)
-    batch.images[place, :, :height, :width] = geometry.image(pixels)
+    image = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    resized = torch.nn.functional.interpolate(image, size, mode="bilinear", antialias=True)
+    batch.images[place, :, :height, :width] = resized[0]
     batch.sizes[place] = torch.tensor(size)
-    return geometry
+    return np.array([width / original[1], height / original[0]] * 2)
+
+
+def flip_boxes(boxes: npt.NDArray[np.float32], width: int) -> npt.NDArray[np.float32]:
+    """Return boxes [N, 4] of an image of this width as they are in its mirror image, whose left is right."""
+    return np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], 1)
 
 
 def batch_of(pixels: npt.NDArray[np.uint8], config: DataConfig) -> Batch:

@@ -32,7 +32,7 @@ _FORMAT = 1  # of the dictionary in the file
 
 
 class CheckpointError(DetectionError, ValueError):
-    """A checkpoint that is missing, damaged, or of another model."""
+    """A checkpoint that is missing, or of another model or training."""
 
 
 def snapshot(model: nn.Module, optimizer: torch.optim.Optimizer, average: Average | None) -> dict[str, Any]:
@@ -69,10 +69,8 @@ def restore(
         )
     _copy(checkpoint["model"], model.state_dict(), "the model")
     if average is not None:
-        # A checkpoint may have none, or, of a former version, no statistics of batch norm among them.
         of_model = {name: tensor for name, tensor in checkpoint["model"].items() if name in average.tensors}
-        saved = of_model | (checkpoint["average"] or {})
-        _copy(saved, average.tensors, "the averaged weights")
+        _copy(checkpoint["average"] or of_model, average.tensors, "the averaged weights")
     for name, state in checkpoint["optimizer"].items():
         like = parameters[name]
         optimizer.state[like] = {key: _placed(value, like) for key, value in state.items()}
@@ -87,7 +85,7 @@ def load_weights(checkpoint: Mapping[str, Any], model: nn.Module) -> None:
     _copy({**checkpoint["model"], **(checkpoint["average"] or {})}, model.state_dict(), "the model")
 
 
-def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> Path:
+def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: int) -> None:
     """Write a checkpoint and remove all but the last `keep`. A process that dies meanwhile leaves the former ones.
 
     Args:
@@ -97,7 +95,7 @@ def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: i
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"checkpoint-{step:08d}.pt"
-    being_written = folder / f".{path.name}.{os.getpid()}"
+    being_written = folder / ".checkpoint.pt"  # or what a process left that died meanwhile
     with being_written.open("wb") as file:
         torch.save({"format": _FORMAT, "step": step, **content}, file)
         file.flush()
@@ -108,9 +106,6 @@ def save_checkpoint(folder: Path, step: int, content: Mapping[str, Any], keep: i
     os.close(handle)
     for old in list_checkpoints(folder)[:-keep]:
         old.unlink(missing_ok=True)
-    for abandoned in folder.glob(".checkpoint-*.pt.*"):
-        abandoned.unlink(missing_ok=True)
-    return path
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -122,19 +117,15 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint, or the newest one of a folder, to the CPU.
 
     Raises:
-        CheckpointError: there is none, or the file is not one.
+        CheckpointError: there is none, or the file is of something else.
+        WeightsError: the file cannot be read.
     """
     if path.is_dir():
         checkpoints = list_checkpoints(path)
         if not checkpoints:
             raise CheckpointError(f"{path} has no checkpoint: train first, or name another folder or file")
         path = checkpoints[-1]
-    try:
-        content = read_tensors(path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not a checkpoint: {error}") from None
+    content = read_tensors(path)
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of this program (format {_FORMAT})")
     return content

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,8 +85,10 @@ def wrap(model: nn.Module, config: Config, world: World) -> nn.Module:
         # FSDP takes no other parameters.
         model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
         mesh = init_device_mesh(world.device.type, (world.size,))
-        for block in _blocks(model):
-            fully_shard(block, mesh=mesh)
+        # Stages of the backbone, and convolutions that lie in a row, are gathered by themselves, the rest with the model.
+        for module in list(model.modules()):
+            if isinstance(module, nn.Sequential) and len(module) > 1:
+                fully_shard(module, mesh=mesh)
         fully_shard(model, mesh=mesh)
         return model
     # Of batch norm each process keeps statistics of its own; `share_statistics` makes them one where they are used.
@@ -135,25 +138,13 @@ def gather(value: Any) -> list[Any]:
 
 def _find_device(name: str | None, local_rank: int) -> torch.device:
     count = torch.cuda.device_count()
-    if name is None:
-        name = "cuda" if count else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")  # which is refused below
-    if device.type == "cpu":
-        return device
-    index = local_rank if device.index is None else device.index
-    if device.type != "cuda" or index >= count:
+    name = name or ("cuda" if count else "cpu")
+    if name == "cpu":
+        return torch.device("cpu")
+    cuda = re.fullmatch(r"cuda(?::(\d+))?", name)
+    index = int(cuda[1] or local_rank) if cuda else count
+    if index >= count:
         raise ConfigError(
             f"--device {name} is not here for process {local_rank}: write cpu, cuda or cuda:1. PyTorch finds {count} GPUs"
         )
     return torch.device("cuda", index)
-
-
-def _blocks(model: nn.Module) -> list[nn.Module]:
-    """Return what is gathered by itself: stages of the backbone, and convolutions of heads that lie in a row.
-
-    The rest is gathered with the model.
-    """
-    return [module for module in model.modules() if isinstance(module, nn.Sequential) and len(module) > 1]

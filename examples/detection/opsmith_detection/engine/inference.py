@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from opsmith_detection.config import Config
 from opsmith_detection.engine.distributed import reshard
@@ -22,8 +23,9 @@ __all__ = ["Predictor", "evaluated"]
 class Predictor:
     """A model in inference.
 
+    It is captured where `config.graph` says so, unless it is sharded (FSDP).
+
     Args:
-        graph: whether to capture; sharded models (FSDP) are not.
         stream: that a GPU works on.
         pool: of graphs on this stream that never run at the same time as these, to share their memory.
     """
@@ -33,12 +35,11 @@ class Predictor:
         model: nn.Module,
         config: Config,
         device: torch.device,
-        *,
-        graph: bool,
         stream: torch.cuda.Stream | None = None,
         pool: object = None,
     ) -> None:
-        self._model, self._precision, self._device = model, config.solver.precision, device
+        self.config, self._model, self._device = config, model, device
+        graph = config.graph and not any(isinstance(parameter, DTensor) for parameter in model.parameters())
         if device.type == "cpu" and isinstance(model, GeneralizedRCNN):
             model.skips_padding = True
         if graph and device.type == "cuda":
@@ -56,7 +57,7 @@ class Predictor:
 
     @torch.no_grad()
     def _compute(self, batch: Batch) -> Detections:
-        with autocast(self._device, self._precision):
+        with autocast(self._device, self.config.solver.precision):
             detections: Detections = self._model(batch.images, batch.sizes)
         return detections
 

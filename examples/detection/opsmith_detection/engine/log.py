@@ -15,6 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from opsmith_detection.engine.lock import hold_folder
+
 __all__ = ["Log", "read_log"]
 
 _FILE = "log.jsonl"
@@ -36,8 +38,12 @@ class Log(ExitStack):
     """Writes `log.jsonl` and TensorBoard's files into a folder, and draws a progress line, or prints plain lines.
 
     Args:
+        folder: is made if need be, and held: no other run writes to it meanwhile.
         start: the steps done already. Entries of a former process behind them are dropped.
         leads: whether this process writes anything at all.
+
+    Raises:
+        ConfigError: another run holds the folder, or it cannot be written to.
     """
 
     def __init__(self, folder: Path, *, start: int, steps: int, leads: bool = True) -> None:
@@ -45,9 +51,10 @@ class Log(ExitStack):
         self._steps, self._first, self._started = steps, start, time.monotonic()
         self._console = Console(highlight=False, quiet=not leads)
         self._board: Any = None
-        self.entries = [entry for entry in read_log(folder) if entry["step"] <= start] if leads else []
+        self.entries: list[dict[str, Any]] = []
         if leads:
-            folder.mkdir(parents=True, exist_ok=True)
+            self.enter_context(hold_folder(folder))
+            self.entries = [entry for entry in read_log(folder) if entry["step"] <= start]
             being_written = folder / f".{_FILE}"  # a process that dies meanwhile leaves all entries
             being_written.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries), encoding="utf-8")
             being_written.replace(folder / _FILE)

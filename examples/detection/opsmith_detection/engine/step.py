@@ -25,12 +25,7 @@ __all__ = ["DivergedError", "TrainStep", "autocast"]
 # events that it waits for, in the first ones of a process (PyTorch's notes on CUDA graphs ask for 11).
 _EAGER_DISTRIBUTED = 11
 
-
 _Part = Callable[[str], contextlib.AbstractContextManager[object]]
-
-
-def _whole(_: str) -> contextlib.AbstractContextManager[object]:
-    return contextlib.nullcontext()
 
 
 class DivergedError(DetectionError, RuntimeError):
@@ -43,7 +38,7 @@ class TrainStep:
     What changes from step to step lives in tensors that a graph reads: the batch, the learning rate, the weight of the
     average. Losses are added up on the device until `read_losses`.
 
-    The first steps, and the first ones of each shape, are eager, and so are all on a CPU or without `graph`. With
+    The first steps, and the first ones of each shape, are eager, and so are all on a CPU or without `config.graph`. With
     `accumulate` batches a step there is a graph for a first, a middle and a last batch.
 
     Random numbers of a step depend on the seed, the step and the rank alone. A run that goes on thus draws what it would
@@ -56,7 +51,6 @@ class TrainStep:
         images: of a step, on all devices together; the rate depends on it.
         rank: of this process.
         stream: that a GPU works on; one of its own if it is left out.
-        graph: whether to capture.
     """
 
     def __init__(
@@ -69,7 +63,6 @@ class TrainStep:
         images: int = 16,
         rank: int = 0,
         stream: torch.cuda.Stream | None = None,
-        graph: bool = True,
     ) -> None:
         self.model, self.optimizer, self.average = model, optimizer, average
         self.config, self.solver, self.images, self.rank = config, config.solver, images, rank
@@ -84,7 +77,7 @@ class TrainStep:
         # Others are made anew in each backward, in memory that activations have had before.
         self._keeps_gradients = self.solver.accumulate > 1 or isinstance(model, DistributedDataParallel)
         first = _EAGER_DISTRIBUTED if isinstance(model, DistributedDataParallel) else 0
-        self._run: Graphs[None] = Graphs(self.stream, graph=graph, first=first)
+        self._run: Graphs[None] = Graphs(self.stream, graph=config.graph, first=first)
         self.pool = self._run.pool
 
     def __call__(self, batches: Iterator[Batch], step: int) -> None:
@@ -136,14 +129,7 @@ class TrainStep:
         counted, self._counted = self._counted, 0
         return {name: total / max(1, counted) for name, total in zip(self.names, totals, strict=True)}
 
-    def compute(
-        self,
-        batch: Batch,
-        *,
-        first: bool,
-        last: bool,
-        part: _Part = _whole,
-    ) -> None:
+    def compute(self, batch: Batch, *, first: bool, last: bool, part: _Part = contextlib.nullcontext) -> None:
         """Do what a graph holds; `part` is entered with the name of each part of it."""
         if first and (gradients := self._gradients()):
             # Kept where they are: a graph for each of several batches, or DistributedDataParallel's buckets share them.
@@ -170,7 +156,7 @@ class TrainStep:
                 if not self._keeps_gradients:
                     self.optimizer.zero_grad(set_to_none=True)
 
-    def _differentiate(self, batch: Batch, part: _Part = _whole) -> dict[str, Tensor]:
+    def _differentiate(self, batch: Batch, part: _Part = contextlib.nullcontext) -> dict[str, Tensor]:
         with part("forward"), autocast(self.device, self.solver.precision):
             losses: dict[str, Tensor] = self.model(batch.images, batch.sizes, batch.targets)
         with part("backward"):

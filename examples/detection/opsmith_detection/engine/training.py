@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import torch
@@ -17,7 +16,6 @@ from opsmith_detection.engine.checkpoint import list_checkpoints, load_checkpoin
 from opsmith_detection.engine.distributed import World, gather, share_statistics, wrap
 from opsmith_detection.engine.feed import Feed
 from opsmith_detection.engine.inference import Predictor, evaluated
-from opsmith_detection.engine.lock import hold_folder
 from opsmith_detection.engine.log import Log
 from opsmith_detection.engine.optimizer import Average, build_optimizer
 from opsmith_detection.engine.step import TrainStep
@@ -78,7 +76,7 @@ def datasets(config: Config, categories: Mapping[int, Category] | None = None) -
 
 def evaluate(predictor: Predictor, batches: Batches, world: World) -> dict[str, float]:
     """Measure a model, which is in inference mode, on batches of tests. Each process takes its part; rank 0 returns."""
-    evaluation = Evaluation(batches.dataset, ("box", "mask") if batches.with_masks else ("box",))
+    evaluation = Evaluation(batches.dataset, with_masks=batches.with_masks)
     for batch in load(batches):
         evaluation.add(batch, predictor(batch))
     evaluation = evaluation.gathered()
@@ -107,7 +105,7 @@ class Training:
     Raises:
         ConfigError: the folder has checkpoints, and `resume` is false; or a model of the configuration cannot be trained.
         DataError: a data set cannot be read, has no images, or lacks masks that the model needs.
-        CheckpointError: the checkpoint is damaged, or of another model.
+        CheckpointError: the checkpoint is of another model or training.
     """
 
     def __init__(self, config: Config, world: World, *, resume: bool = False) -> None:
@@ -132,15 +130,11 @@ class Training:
         self.average = None if solver.ema is None else Average(self.model, solver.ema)
         self.images = config.data.batch * world.size * solver.accumulate
         self.step = TrainStep(
-            wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream,
-            graph=config.graph,
-        )  # fmt: skip
-        is_sharded = world.size > 1 and config.distributed == "fsdp"
-        self.predictor = Predictor(
-            self.model, config, world.device, graph=config.graph and not is_sharded, stream=stream, pool=self.step.pool
+            wrapped, self.optimizer, config, average=self.average, images=self.images, rank=world.rank, stream=stream
         )
+        self.predictor = Predictor(self.model, config, world.device, stream=stream, pool=self.step.pool)
         self.done = 0
-        if world.size > 1 and not is_sharded:
+        if world.size > 1 and config.distributed == "ddp":
             with torch.cuda.stream(stream):
                 self.step.settle(next(Feed(load(self.batches), world.device)))
             self.batches.next = 0
@@ -157,8 +151,7 @@ class Training:
             DivergedError: a loss is not finite. Checkpoints from before that are kept.
         """
         solver, output, leads = self.config.solver, self.config.output, self.world.leads
-        held = hold_folder(output) if leads else nullcontext()
-        with held, Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
+        with Log(output, start=self.done, steps=solver.steps, leads=leads) as log:
             if leads:
                 (output / "config.yaml").write_text(as_yaml(self.config), encoding="utf-8")
             if self.done:

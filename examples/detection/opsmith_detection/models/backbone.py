@@ -5,6 +5,7 @@ https://arxiv.org/abs/1612.03144).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -44,32 +45,25 @@ class Normalise(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions or, with `is_deep`, one between two of 1x1, and what goes around them. Strides are in 3x3."""
+    """Two 3x3 convolutions or, from 50 layers on, one between two of 1x1, and what goes around them. Strides are in 3x3."""
 
-    def __init__(
-        self,
-        inputs: int,
-        width: int,
-        stride: int,
-        norm: Norm,
-        *,
-        deformable: bool,
-        is_deep: bool,
-        recompute: bool = False,
-    ) -> None:
+    def __init__(self, inputs: int, stage: int, stride: int, config: BackboneConfig, *, recompute: bool) -> None:
         super().__init__()
+        width, is_deep = config.width * 2 ** (stage - 2), config.depth >= 50
+        conv1x1 = partial(ConvNorm, kernel=1, norm=config.norm)
+        conv3x3 = partial(ConvNorm, kernel=3, norm=config.norm, deformable=stage in config.deformable_stages)
         self.recompute = recompute
         self.channels = width * 4 if is_deep else width
         if is_deep:
-            self.conv1 = ConvNorm(inputs, width, 1, norm=norm)
-            self.conv2 = ConvNorm(width, width, 3, stride=stride, norm=norm, deformable=deformable)
+            self.conv1 = conv1x1(inputs, width)
+            self.conv2 = conv3x3(width, width, stride=stride)
         else:
-            self.conv1 = ConvNorm(inputs, width, 3, stride=stride, norm=norm, deformable=deformable)
-            self.conv2 = ConvNorm(width, width, 3, norm=norm, deformable=deformable)
-        self.conv3 = ConvNorm(width, self.channels, 1, norm=norm) if is_deep else None
+            self.conv1 = conv3x3(inputs, width, stride=stride)
+            self.conv2 = conv3x3(width, width)
+        self.conv3 = conv1x1(width, self.channels) if is_deep else None
         self.downsample: ConvNorm | None = None
         if stride != 1 or inputs != self.channels:
-            self.downsample = ConvNorm(inputs, self.channels, 1, stride=stride, norm=norm, relu=False)
+            self.downsample = conv1x1(inputs, self.channels, stride=stride, relu=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return [N, channels, H / stride, W / stride]."""
@@ -97,15 +91,11 @@ class ResNet(nn.Module):
         self.stages: list[str] = []
         self.channels: list[int] = []
         for stage, count in enumerate(_BLOCKS[config.depth], start=2):
-            width, blocks = config.width * 2 ** (stage - 2), []
+            blocks = []
             for number in range(count):
-                stride, deformable = 2 if stage > 2 and number == 0 else 1, stage in config.deformable_stages
-                block = Block(
-                    inputs, width, stride, config.norm,
-                    deformable=deformable, is_deep=config.depth >= 50, recompute=recompute,
-                )  # fmt: skip
-                blocks.append(block)
-                inputs = block.channels
+                stride = 2 if stage > 2 and number == 0 else 1
+                blocks.append(Block(inputs, stage, stride, config, recompute=recompute))
+                inputs = blocks[-1].channels
             self.add_module(f"layer{stage - 1}", nn.Sequential(*blocks))
             self.stages.append(f"layer{stage - 1}")
             self.channels.append(inputs)

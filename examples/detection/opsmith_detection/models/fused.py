@@ -122,21 +122,24 @@ class _ReLU(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
         (y,) = ctx.saved_tensors
-        return _gradients(gradient, y, ctx.needs_input_grad[1])
+        if not ctx.needs_input_grad[1]:
+            return torch.ops.aten.threshold_backward(gradient, y, 0), None
+        # The bias' gradient is the sum of the other one, which is made in the same pass.
+        columns, by_bias = bias_activation_backward(
+            _columns(gradient), _columns(y), None, "relu", 0.0, 1.0, None, needs_grad_b=True
+        )
+        images, channels, height, width = y.shape
+        return columns.view(images, height, width, channels).permute(0, 3, 1, 2), by_bias
 
 
-class _BiasReLU(torch.autograd.Function):
+class _BiasReLU(_ReLU):
+    """Computes bias and ReLU, and has the same gradients."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
         y = bias_act(x, bias, act="relu", gain=1.0)
         ctx.save_for_backward(y)
         return y
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-        (y,) = ctx.saved_tensors
-        return _gradients(gradient, y, ctx.needs_input_grad[1])
 
 
 class _Bias(torch.autograd.Function):
@@ -166,16 +169,6 @@ class _AddEnlarged(torch.autograd.Function):
         return gradient, _in_fours(gradient).sum((3, 5)) if ctx.needs_input_grad[1] else None
 
 
-def _gradients(gradient: Tensor, y: Tensor, of_bias: bool) -> tuple[Tensor, Tensor | None]:
-    """Return the gradients of what comes before a ReLU and, if wanted, of the bias in it: its sum, in the same pass."""
-    if not of_bias:
-        return torch.ops.aten.threshold_backward(gradient, y, 0), None
-    columns, by_bias = bias_activation_backward(
-        _columns(gradient), _columns(y), None, "relu", 0.0, 1.0, None, needs_grad_b=True
-    )
-    return _of_columns(columns, y), by_bias
-
-
 def _in_fours(x: Tensor) -> Tensor:
     """Return [N, C, H / 2, 2, W / 2, 2] of [N, C, H, W], in the same memory."""
     fours: Tensor = x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2))
@@ -185,9 +178,3 @@ def _in_fours(x: Tensor) -> Tensor:
 def _columns(x: Tensor) -> Tensor:
     """Return [N H W, C] of [N, C, H, W], as channels_last tensors lie."""
     return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
-
-
-def _of_columns(columns: Tensor, like: Tensor) -> Tensor:
-    """Return [N, C, H, W] of [N H W, C], in channels_last."""
-    images, channels, height, width = like.shape
-    return columns.view(images, height, width, channels).permute(0, 3, 1, 2)

@@ -118,11 +118,7 @@ class ConvNorm(nn.Module):
         return super().train(mode)
 
     def forward(
-        self,
-        x: Tensor,
-        residual: Tensor | None = None,
-        shift: Tensor | None = None,
-        valid: Tensor | None = None,
+        self, x: Tensor, residual: Tensor | None = None, shift: Tensor | None = None, valid: Tensor | None = None
     ) -> Tensor:
         """Return [N, outputs, H, W]; `residual` and `shift`, [outputs], are added in front of the ReLU.
 

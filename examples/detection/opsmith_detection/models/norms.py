@@ -153,10 +153,4 @@ class BatchNorm(nn.BatchNorm2d):
 
 def running_statistics(model: nn.Module) -> dict[str, Tensor]:
     """Return the running means and variances of a model's batch norms by their names in its state dict."""
-    norms = ((name, m) for name, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
-    buffers = (
-        (f"{name}.{kind}".lstrip("."), getattr(m, kind))
-        for name, m in norms
-        for kind in ("running_mean", "running_var")
-    )
-    return {name: statistic for name, statistic in buffers if statistic is not None}
+    return {name: tensor for name, tensor in model.named_buffers() if name.endswith(("running_mean", "running_var"))}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from opsmith.ops import generalized_box_iou_loss, sigmoid_focal_loss
-from opsmith_detection.config import ModelConfig, RetinaNetConfig
+from opsmith_detection.config import ModelConfig
 from opsmith_detection.models.backbone import Normalise, Pyramid, ResNet
 from opsmith_detection.models.boxes import Anchors, clip, decode, detect, encode, pick
 from opsmith_detection.models.layers import ConvNorm, Norm, computed_again
@@ -25,20 +24,12 @@ _PRIOR = 0.01  # probability of each class at first
 class Head(nn.Module):
     """Convolutions, and one more that predicts numbers for each anchor. With `recompute` training keeps these alone."""
 
-    def __init__(
-        self,
-        channels: int,
-        anchors: int,
-        numbers: int,
-        config: RetinaNetConfig,
-        bias: float = 0.0,
-        *,
-        recompute: bool = False,
-    ) -> None:
+    def __init__(self, config: ModelConfig, anchors: int, numbers: int, bias: float = 0.0) -> None:
         super().__init__()
-        self.numbers, self.recompute = numbers, recompute
-        norm: Norm | None = "group" if config.norm else None
-        self.convs = nn.Sequential(*(ConvNorm(channels, channels, norm=norm) for _ in range(config.convs)))
+        self.numbers, self.recompute = numbers, config.recompute
+        channels, head = config.backbone.pyramid_channels, config.retinanet
+        norm: Norm | None = "group" if head.norm else None
+        self.convs = nn.Sequential(*(ConvNorm(channels, channels, norm=norm) for _ in range(head.convs)))
         self.last = ConvNorm(channels, anchors * numbers, relu=False)
         for module in self.modules():
             if isinstance(module, ConvNorm):
@@ -72,8 +63,8 @@ class RetinaNet(nn.Module):
         # Labels count from 1, as in torchvision's models, so there is a class 0 that nothing has.
         self.classes = config.classes + 1
         bias = -math.log((1 - _PRIOR) / _PRIOR)
-        make = partial(Head, channels, self.anchors.count, config=head, recompute=config.recompute)
-        self.class_head, self.box_head = make(self.classes, bias=bias), make(4)
+        self.class_head = Head(config, self.anchors.count, self.classes, bias)
+        self.box_head = Head(config, self.anchors.count, 4)
 
     def forward(self, images: Tensor, sizes: Tensor, targets: Targets | None = None) -> Detections | dict[str, Tensor]:
         """Return the losses if targets are given, and detections otherwise; all as in `Batch`."""

@@ -59,16 +59,15 @@ def read_tensors(path: Path) -> Any:
     """Read tensors, numbers, strings and containers of them that `torch.save` wrote, to the CPU.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is of something else, of which the message is what PyTorch says first.
+        WeightsError: the file cannot be read, or is of something else.
     """
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # of zip files, pickles and types that are not allowed
-        # Of an empty file there is no message.
-        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from None
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror}") from None
+    except Exception as error:  # of zip files, pickles and types that are not allowed; an empty file has no message
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise WeightsError(f"{path} does not have what `torch.save` writes: {said}") from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -77,12 +76,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         WeightsError: it cannot be read, or is something else.
     """
-    try:
-        content = read_tensors(path)
-    except OSError as error:
-        raise WeightsError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        content = None
+    content = read_tensors(path)
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise WeightsError(
             f"{path} is not a state dict of tensors, as `torch.save(model.state_dict(), path)` writes it"

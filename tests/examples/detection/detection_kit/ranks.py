@@ -294,12 +294,12 @@ def graphs(world: World, folder: Path) -> None:
 def _on_gpus(
     world: World, kind: str, accumulate: int, *, graph: bool
 ) -> tuple[dict[str, Tensor], dict[str, float], list[float]]:
-    config = replace(small_config(clip_norm=0.5, accumulate=accumulate), distributed=kind)
+    config = replace(small_config(clip_norm=0.5, accumulate=accumulate), distributed=kind, graph=graph)
     stream = torch.cuda.Stream(world.device)
     with torch.cuda.stream(stream):
         wrapped = wrap(Quiet().to(world.device), config, world)
     optimizer = build_optimizer(wrapped, config.solver)
-    step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream, graph=graph)
+    step = TrainStep(wrapped, optimizer, config, rank=world.rank, stream=stream)
     _kept.append(step)
     measured: list[float] = []
     with torch.cuda.stream(stream):
