@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
+from torch.optim.sgd import sgd
 
 from opsmith_detection.config import SolverConfig
 from opsmith_detection.models.norms import running_statistics
@@ -16,6 +17,7 @@ from opsmith_detection.models.norms import running_statistics
 __all__ = ["Average", "build_optimizer", "rate_at", "set_rate"]
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
+_ARGUMENTS_OF_SGD = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")
 _START = 1e-3  # of the rate, at the first step of the warm-up
 _DROP = 0.1  # of the rate, at each milestone
 
@@ -26,8 +28,7 @@ def build_optimizer(model: nn.Module, solver: SolverConfig) -> torch.optim.Optim
     As in torchvision's detection references, every parameter decays, unless `solver.norm_weight_decay` gives the weights
     and biases of normalisations a decay of their own: 0 in torchvision's recipes with AdamW.
 
-    The rate is a tensor on the parameters' device, so that a CUDA graph reads what `set_rate` wrote. Sharded parameters
-    have plain numbers, because PyTorch's fused SGD takes no DTensors, and are not trained by a graph.
+    The rate is a tensor on the parameters' device, so that a CUDA graph reads what `set_rate` wrote.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [{"params": trained, "weight_decay": solver.weight_decay}]
@@ -35,11 +36,31 @@ def build_optimizer(model: nn.Module, solver: SolverConfig) -> torch.optim.Optim
         norms = {p for m in model.modules() if isinstance(m, _NORMS) for p in m.parameters(recurse=False)}
         groups[0]["params"] = [p for p in trained if p not in norms]
         groups.append({"params": [p for p in trained if p in norms], "weight_decay": solver.norm_weight_decay})
-    sharded = any(isinstance(p, DTensor) for p in trained)
-    rate = 0.0 if sharded else torch.zeros((), device=trained[0].device)
+    rate = torch.zeros((), device=trained[0].device)
     if solver.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=rate, fused=True)
-    return torch.optim.SGD(groups, lr=rate, momentum=solver.momentum, fused=not sharded, foreach=sharded)
+    is_sharded = any(isinstance(p, DTensor) for p in trained)
+    return (_ShardedSGD if is_sharded else torch.optim.SGD)(groups, lr=rate, momentum=solver.momentum, fused=True)
+
+
+class _ShardedSGD(torch.optim.SGD):
+    """SGD on the part of each parameter that this process holds.
+
+    PyTorch's fused kernel takes no DTensors, and without it a CUDA graph would keep the rate that it was captured with.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move the parameters that have gradients."""
+        for group in self.param_groups:
+            moved = [p for p in group["params"] if p.grad is not None]
+            for p in moved:
+                if "momentum_buffer" not in self.state[p]:
+                    self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+            gradients = _local(p.grad for p in moved)
+            velocities: list[Tensor | None] = [*_local(self.state[p]["momentum_buffer"] for p in moved)]
+            settings = {name: group[name] for name in _ARGUMENTS_OF_SGD}
+            sgd(_local(moved), gradients, velocities, fused=True, **settings)
 
 
 def rate_at(step: int, solver: SolverConfig, images: int) -> float:
@@ -60,10 +81,7 @@ def rate_at(step: int, solver: SolverConfig, images: int) -> float:
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Set the learning rate of all parameters, without a synchronisation."""
     for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        group["lr"].fill_(rate)
 
 
 class Average:
