@@ -5,14 +5,19 @@ Each case is a reference, what makes its inputs, and a candidate: the bodies of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 
 import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from opsmith.judging.api import judge
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Judgement
+from opsmith.judging.structure import may_be_scaled
 
 _TASK = """
 import torch
@@ -72,6 +77,26 @@ HONEST = {
         "return torch.triu(given[0] @ given[1])",
         "return [torch.triu(torch.randn(40, 40)), torch.triu(torch.randn(40, 40))]",
         "a, b = given\nc = torch.zeros(40, 40)\nfor i in range(40):\n    c[i, i:] = a[i, i:] @ b[i:, i:]\nreturn c",
+    ),
+    "a diagonal of ones": (
+        "l, b = given\nreturn torch.linalg.solve_triangular(l, b, upper=False)",
+        "return [torch.tril(0.1 * torch.randn(40, 40), -1) + torch.eye(40), torch.randn(40, 8)]",
+        "l, b = given\nreturn torch.linalg.solve_triangular(l, b, upper=False, unitriangular=True)",
+    ),
+    "positive definite matrices": (
+        "a, b = given\nreturn torch.linalg.solve(a, b)",
+        "x = torch.randn(30, 90)\nreturn [x @ x.T / 90 + 0.1 * torch.eye(30), torch.randn(30, 8)]",
+        "a, b = given\nreturn torch.cholesky_solve(b, torch.linalg.cholesky(a))",
+    ),
+    "rows of the length 1": (
+        "x, y = given\nreturn torch.cosine_similarity(x[:, None], y, dim=-1)",
+        "return [torch.nn.functional.normalize(torch.randn(32, 64)) for _ in range(2)]",
+        "x, y = given\nreturn x @ y.T",
+    ),
+    "rows whose sum is 1": (
+        "p, x = given\nreturn (p / p.sum(-1, keepdim=True)) @ x",
+        "return [torch.randn(32, 64).softmax(-1), torch.randn(64, 8)]",
+        "p, x = given\nreturn p @ x",
     ),
     "a symmetric matrix": (
         "return given[0] @ given[0].T",
@@ -156,3 +181,13 @@ def test_what_is_right_for_some_is_refused(case: tuple[str, str, str, tuple[Refu
     *texts, expected = case
     judgement = judgement_of(tmp_path, *texts)
     assert [charge.refusal in expected for charge in judgement.as_posed.charges] == [True], str(judgement)
+
+
+def test_what_may_be_multiplied() -> None:
+    def made(change: Callable[[Tensor], Tensor]) -> Callable[[int], dict[str, Tensor]]:
+        return lambda seed: {"x": change(torch.randn(40, 40, generator=torch.Generator().manual_seed(seed)))}
+
+    for change in (torch.relu, torch.triu, lambda x: x @ x.T):
+        assert may_be_scaled(made(change), 3)
+    for change in (lambda x: x.softmax(-1), normalize, lambda x: (x > 0).float(), lambda x: x.fill_diagonal_(1.0)):
+        assert not may_be_scaled(made(change), 3)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.judging.uneven import layered, thinned
+from opsmith.judging.uneven import layered, rounded_down, thinned
 from opsmith.subject.draws import Draws
 
 TENSORS = {
@@ -61,3 +61,15 @@ def test_no_sample_of_a_stride_shows_the_mean(step: int) -> None:
 def test_in_a_long_tensor_the_small_parts_count_too() -> None:
     value = torch.rand(1 << 21)
     assert all(float(layered(Draws(seed))(value, value).mean()) > 0.01 for seed in (1, 2, 3))
+
+
+def test_a_lower_precision_rounds_all_last_bits_to_one_side() -> None:
+    value = torch.cat([torch.randn(4096), torch.tensor([0.0, -0.0, torch.inf, torch.nan, 1.0])])
+    found = rounded_down(value, value)
+    assert torch.equal(found[-5:-1].nan_to_num(7.0), value[-5:-1].nan_to_num(7.0))
+    ordinary = torch.cat([found[:4096], found[-1:]])
+    rounded = ((ordinary.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+    lost = 1 - rounded / ordinary
+    assert bool((lost > 2.0**-13).all()) and bool((lost < 2.0**-11).all())
+    assert bool((found.abs() <= value.abs())[~value.isnan()].all())
+    assert rounded_down(value.half(), value.half()).dtype is torch.float16

@@ -25,9 +25,9 @@ from opsmith.judging.patience import OverTotal
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
-from opsmith.judging.structure import Structure, is_choice, structure_of, with_structure
+from opsmith.judging.structure import Structure, is_choice, structures_of, with_structure
 from opsmith.judging.trial import Trial, Values
-from opsmith.judging.uneven import layered, thinned
+from opsmith.judging.uneven import layered, rounded_down, thinned
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
 
@@ -43,8 +43,6 @@ _KINDS = ("mixed", "big", "faint", "ties")
 _FAR_UP, _FAR_DOWN = "big values", "big negative values"
 # How often a call is repeated to learn what its result depends on.
 _TIMES = 3
-# So many draws show what all have in common.
-_DRAWS = 3
 # Kinds that come in calls with the task's own numbers. What is mixed can have a result beside which no other counts, as of
 # exp, so that one call has none.
 _STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
@@ -68,8 +66,7 @@ class _Posed:
     @cached_property
     def structures(self) -> Mapping[str, Structure]:
         """What all draws of each argument have in common."""
-        draws = [self.values(number) for number in range(_DRAWS)]
-        return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
+        return structures_of(self.make, self.seed)
 
 
 def judge_as_posed(trial: Trial, seed: int) -> Part:
@@ -84,6 +81,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("other kinds of numbers", _other_kinds),
         ("other kinds in places", _other_kinds_in_places),
         ("own numbers, some of them small", _own_made_small),
+        ("own numbers, their last bits", _own_last_bits),
     )
     label = ""
     try:
@@ -280,3 +278,12 @@ def _own_made_small(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) ->
         values = with_structure(values, old, posed.structures)
         if any(values[name] is not old[name] for name in names):
             hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
+
+
+def _own_last_bits(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, off by so little that a lower precision rounds all of them to one side."""
+    old = posed.values(0)
+    values = {name: one if is_choice(one) else changed(one, one, rounded_down) for name, one in old.items()}
+    values = with_structure(values, old, posed.structures)
+    if any(values[name] is not old[name] for name in old):
+        hold_taken(trial, values, f"{posed.label}, their last bits rounded to one side", earlier)

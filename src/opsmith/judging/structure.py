@@ -5,8 +5,9 @@ A kernel may rely on that: a product with triangular matrices is posed for the z
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -14,22 +15,39 @@ from torch import Tensor
 
 from opsmith.judging.tasks.functions import FEW
 
-__all__ = ["Structure", "is_choice", "structure_of", "with_structure"]
+__all__ = ["DRAWS", "Structure", "is_choice", "may_be_scaled", "structure_of", "structures_of", "with_structure"]
 
-# So many numbers are looked at first, and of larger tensors none: that takes seconds.
-_FIRST, _MOST = 1 << 12, 1 << 25
+# So many draws show what all have in common.
+DRAWS = 3
+# So many numbers are looked at first, and of larger tensors none: that takes seconds. Matrices are factorized up to a size.
+_FIRST, _MOST, _MOST_OF_MATRICES = 1 << 12, 1 << 25, 1 << 20
+# How far from 1 a norm is that has been made 1 in float32, and in units of a coarser type.
+_NEAR_ONE, _UNITS = 1e-4, 8
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Where all draws of a tensor are zero, and whether all are symmetric, or sorted along the last dimension."""
+    """What all draws of a tensor have in common.
 
-    zeros: Tensor | None = None
+    Where `fixed` is true the `numbers` are the same in all. They are symmetric, or positive definite as well, or sorted
+    along the last dimension, in which the sum of rows is 1 (`unit_norm` is 1, and none is negative) or their length (2).
+    """
+
+    fixed: Tensor | None = None
+    numbers: Tensor | None = None
     is_symmetric: bool = False
+    is_definite: bool = False
     is_sorted: bool = False
+    unit_norm: int = 0
 
     def __bool__(self) -> bool:
-        return self.zeros is not None or self.is_symmetric or self.is_sorted
+        return self.fixed is not None or self.is_symmetric or self.is_sorted or self.unit_norm > 0
+
+    @property
+    def is_scalable(self) -> bool:
+        """Whether the numbers times any factor have it too."""
+        fixed = self.numbers[self.fixed] if self.fixed is not None and self.numbers is not None else None
+        return self.unit_norm == 0 and (fixed is None or bool((fixed == 0).all()))
 
 
 def is_choice(value: Any) -> bool:
@@ -40,35 +58,76 @@ def is_choice(value: Any) -> bool:
     return len(flat[:_FIRST].unique()) <= FEW and len(flat.unique()) <= FEW
 
 
+def structures_of(make: Callable[[int], Mapping[str, Any]], seed: int) -> dict[str, Structure]:
+    """Return what the draws of some seeds have in common, by argument."""
+    draws = [make(seed + number) for number in range(DRAWS)]
+    return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
+
+
+def may_be_scaled(make: Callable[[int], Mapping[str, Any]], seed: int) -> bool:
+    """Whether all of a call's numbers may be multiplied by one, and are like those of a task's."""
+    structures = structures_of(make, seed)
+    return all(one.is_scalable for one in structures.values()) and not any(map(is_choice, make(seed).values()))
+
+
 def structure_of(draws: Sequence[Any]) -> Structure:
     """Return what draws of one argument have in common."""
     if not all(isinstance(one, Tensor) and one.is_floating_point() and 1 < one.numel() <= _MOST for one in draws):
         return Structure()
+    first: Tensor = draws[0]
     if len({one.shape for one in draws}) > 1:
         return Structure()
-    zeros = draws[0] == 0
-    for one in draws[1:]:
-        zeros = zeros & (one == 0)
-    last = draws[0].shape[-1]
-    is_square = draws[0].dim() > 1 and draws[0].shape[-2] == last > 1
+    fixed = reduce(torch.logical_and, (one == first for one in draws[1:]), torch.ones_like(first, dtype=torch.bool))
+    has_fixed = bool(fixed.any()) and not bool(fixed.all())
+    last = first.shape[-1]
+    is_square = first.dim() > 1 and first.shape[-2] == last > 1
+    is_symmetric = is_square and all(torch.equal(one, one.mT) for one in draws)
     return Structure(
-        zeros if bool(zeros.any()) and not bool(zeros.all()) else None,
-        is_square and all(torch.equal(one, one.mT) for one in draws),
+        fixed if has_fixed else None,
+        first if has_fixed else None,
+        is_symmetric,
+        is_symmetric and first.numel() <= _MOST_OF_MATRICES and all(map(_is_definite, draws)),
         last > 2 and all(bool((one.diff(dim=-1) >= 0).all()) for one in draws),
+        next((norm for norm in (1, 2) if last > 1 and all(_has_unit_rows(one, norm) for one in draws)), 0),
     )
+
+
+def _is_definite(value: Tensor) -> bool:
+    _, failed = torch.linalg.cholesky_ex(value.to(torch.float64))
+    return not bool(failed.any())
+
+
+def _has_unit_rows(value: Tensor, norm: int) -> bool:
+    if norm == 1 and bool((value < 0).any()):
+        return False
+    lengths = torch.linalg.vector_norm(value.to(torch.float64), norm, dim=-1)
+    return bool(((lengths - 1).abs() <= max(_NEAR_ONE, _UNITS * torch.finfo(value.dtype).eps)).all())
 
 
 def with_structure(values: Mapping[str, Any], old: Mapping[str, Any], known: Mapping[str, Structure]) -> dict[str, Any]:
     """Return arguments with the structure of their tensors, as far as they are others than `old`."""
     return {
-        name: _structured(value, known[name]) if value is not old[name] and known.get(name) else value
+        name: _structured(value, old[name], known[name]) if value is not old[name] and known.get(name) else value
         for name, value in values.items()
     }
 
 
-def _structured(value: Tensor, known: Structure) -> Tensor:
+def _structured(value: Tensor, old: Tensor, known: Structure) -> Tensor:
+    if known.is_definite:
+        # No other is near: the task's own numbers, as large as the others are.
+        factor = float(value.to(torch.float64).abs().mean() / old.to(torch.float64).abs().mean())
+        return old * factor
     if known.is_symmetric:
         value = value.triu() + value.triu(1).mT
-    if known.zeros is not None:
-        value = value.masked_fill(known.zeros.to(value.device), 0)
+    if known.fixed is not None and known.numbers is not None:
+        value = torch.where(known.fixed.to(value.device), known.numbers.to(value), value)
+    if known.unit_norm:
+        value = _with_unit_rows(value, old, known.unit_norm)
     return value.sort(-1).values if known.is_sorted else value
+
+
+def _with_unit_rows(value: Tensor, old: Tensor, norm: int) -> Tensor:
+    wide = value.to(torch.float64)
+    wide = wide.abs() if norm == 1 else wide
+    lengths = torch.linalg.vector_norm(wide, norm, dim=-1, keepdim=True)
+    return torch.where(lengths.isfinite() & (lengths > 0), (wide / lengths).to(value.dtype), old.to(value.device))

@@ -1,4 +1,4 @@
-"""Makes inputs of a task's own numbers of which some count for much more than others.
+"""Makes inputs of a task's own numbers of which some count for much more than others, or whose last bits do.
 
 What is added up over many terms hides a lower precision of each, and terms that are never read: both are far off where few
 terms decide, or a part of them. Every number is moved towards zero, or the tensor's own number nearest to it where all have
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opsmith.subject.draws import Draws
 
-__all__ = ["layered", "thinned"]
+__all__ = ["layered", "rounded_down", "thinned"]
 
 # About so many numbers of the longest dimension stay as they are, and of a tensor at least so many.
 _FEW, _FEWEST = 4, 16
@@ -32,6 +32,9 @@ _NEAR_ZERO = 2.0**-10
 _SMALLER, _TOGETHER = 0.25, 2.0**-14
 _OF_ELEMENTS, _OF_UNITS = ((12, 5), (35, 17), (143, 71)), ((12, 5),)
 _FEWEST_UNITS = 36
+
+# Of a float32's 23 bits of a mantissa TensorFloat-32 has ten: what it rounds away, and just less than half of that.
+_LOST_BITS, _LESS_THAN_HALF = 0x1FFF, 0x0FFF
 
 _Change = Callable[[Tensor, Tensor], Tensor]
 
@@ -70,6 +73,18 @@ def layered(draws: Draws) -> _Change:
         return _towards(wide, _nearest_to_zero(wide), factor).to(value.dtype)
 
     return change
+
+
+def rounded_down(value: Tensor, _: Tensor) -> Tensor:
+    """Return numbers that are as much larger than what TensorFloat-32 makes of them as it can be, each moved towards zero.
+
+    Of others roundings go both ways, and a sum of many is off by little. A tensor that is not in float32 is returned itself.
+    """
+    if value.dtype is not torch.float32:
+        return value
+    bits = value.contiguous().view(torch.int32)
+    moved = ((bits & ~_LOST_BITS) - (_LOST_BITS + 1) + _LESS_THAN_HALF).view(torch.float32)
+    return torch.where(value.isfinite() & (value.abs() >= torch.finfo(torch.float32).smallest_normal * 2), moved, value)
 
 
 def _parts_of(size: int) -> list[tuple[int, int, int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from opsmith.judging.scaled import FACTORS, are_scalable, bytes_of
+from opsmith.judging.structure import may_be_scaled
 from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.timing.clock import Overhead
 from opsmith.judging.trial import Trial, Values
@@ -55,7 +56,7 @@ def size_of_rounds(trial: Trial, make: Callable[[int], Values], seed: int, overh
     call_s = _seconds_of_call(trial, make, seed, overhead, max(most, 1))
     results = trial.plain(trial.cell.give([0])[0])
     wanted = int(_ROUND_S[device] / call_s)
-    has_copies = device in _COPIED_ON and are_scalable(values)
+    has_copies = device in _COPIED_ON and are_scalable(values) and may_be_scaled(make, seed)
     is_large = has_copies and bytes_of_call(values) > _LARGE_BYTES
     made = count = max(1 if is_large else _LEAST_CALLS, min(most, wanted))
     if has_copies:
