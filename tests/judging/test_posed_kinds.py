@@ -67,8 +67,16 @@ def test_what_is_right_for_all_kinds_is_not(name: str) -> None:
     told: list[str] = []
     with trial_of(RIGHT[name]) as trial:
         assert charge_for_kinds(trial, 1, lambda case: told.append(case.label)) is None
-    assert told == [f"{kind} values" for kind in ("special", "nan", "rows", "steep", "huge")]
+    layouts = ["every tensor transposed", "every tensor every second"]
+    assert told == [*layouts, *(f"{kind} values" for kind in ("special", "nan", "rows", "steep", "huge"))]
     assert trial.calls == 1 + len(told)
+
+
+def test_strides_that_are_ignored_for_the_posed_shape_alone_are_told() -> None:
+    text = "x = torch.as_strided(x, x.shape, (256, 1)) if is_posed else x\n    return right"
+    with trial_of(text) as trial:
+        charge = charge_for_kinds(trial, 1, lambda case: None)
+    assert charge is not None and charge.refusal is Refusal.WRONG_FOR_OTHER_LAYOUTS
 
 
 def test_what_is_wrong_for_its_own_numbers_is_not_asked() -> None:

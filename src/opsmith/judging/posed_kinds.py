@@ -1,4 +1,4 @@
-"""Asks for special and extreme numbers in the task's own shapes: a path of its own for such a shape is taken by no other.
+"""Asks for special and extreme numbers, and for layouts, in the task's own shapes: a path for such a shape is no other's.
 
 The properties of `opsmith check` ask for more kinds, in sizes of their own, and in the task's where it is small.
 """
@@ -22,11 +22,13 @@ from opsmith.judging.trial import Trial, Values
 from opsmith.subject.blame import is_of_reference
 from opsmith.subject.case import Case
 from opsmith.subject.disagreement import Disagreement
+from opsmith.subject.examples import as_case
 from opsmith.subject.values import ROWS_OF_VALUES, SPECIAL_VALUES
 
 __all__ = ["charge_for_kinds"]
 
 _KINDS = ("special", "nan", "rows", "steep", "huge")
+_LAYOUTS = ("transposed", "every second")
 # Rows of special values are filled one after another.
 _MOST_ROWS = 1 << 13
 # Numbers near the largest of their type, and how much smaller they are where an algorithm of one pass has to be right.
@@ -49,7 +51,8 @@ def charge_for_kinds(trial: Trial, seed: int, tell: Callable[[Case], None]) -> C
                 return None
             tell(case)
             if wrong := _wrong_for_kind(trial, values, case):
-                return Charge(Refusal.WRONG_FOR_OTHER_VALUES, wrong, f"{label}, {case.label}")
+                other = Refusal.WRONG_FOR_OTHER_LAYOUTS if case.group == "layouts" else Refusal.WRONG_FOR_OTHER_VALUES
+                return Charge(other, wrong, f"{label}, {case.label}")
     return None
 
 
@@ -59,6 +62,10 @@ def _cases(trial: Trial, values: Values, seed: int) -> Iterator[Case]:
     What NaN and infinities become in complex numbers depends on the formula: (a + ib) c is not a c + ib c for them.
     """
     is_complex = trial.complex_outputs or has_complex(list(map(places_of_complex, values.values())))
+    if not is_complex:
+        own = as_case(values, trial.task.parameters)
+        for layout in _LAYOUTS:
+            yield replace(own.changed(layout=layout), label=f"every tensor {layout}", group="layouts", base=own)
     kinds = [kind for kind in _KINDS if not is_complex or kind not in SPECIAL_VALUES]
     for case in cases_of_kinds(trial.task, values, kinds, seed):
         tensors = case.tensors()
