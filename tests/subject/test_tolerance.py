@@ -34,6 +34,17 @@ def test_an_infinity_allows_nothing():
     assert bool(allowed_errors(value, none, none, none, torch.float32, length=1).isfinite().all())
 
 
+def test_each_term_of_a_sum_may_be_flushed_to_zero():
+    value, none = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    smallest = torch.finfo(torch.float32).smallest_normal
+    for dtype in (torch.float32, torch.bfloat16):
+        one, many = (float(allowed_errors(value, none, none, none, dtype, length=n)) / smallest for n in (0, 1000))
+        assert (one, many) == (4, 1004)
+    # Sums of half precision are made in float32, where its own denormal numbers are none.
+    half = float(allowed_errors(value, none, none, none, torch.float16, length=1000))
+    assert half == pytest.approx(4 * torch.finfo(torch.float16).smallest_normal)
+
+
 def test_discrete_results_are_right_or_wrong():
     value, none = torch.arange(3), torch.zeros(3, dtype=torch.float64)
     assert allowed_errors(value, none, none, none, None, length=1).tolist() == [0, 0, 0]

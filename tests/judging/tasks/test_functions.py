@@ -66,6 +66,17 @@ def test_numbers_stay_like_those_of_an_example():
     assert torch.equal(one["index"], torch.arange(12))
 
 
+def test_numbers_stay_between_those_of_an_example():
+    target = torch.rand(4000)
+    target[7], target[8] = torch.inf, -torch.inf
+    make = load_task(lambda target: target * 2, examples=[(target,)]).inputs
+    drawn, again = (make(seed)["target"] for seed in (1, 2))
+    finite = drawn[drawn.isfinite()]
+    assert not torch.equal(drawn, again)
+    assert float(finite.min()) >= 0 and float(finite.max()) <= 1
+    assert len(finite.unique()) > 3000  # hardly any at the ends
+
+
 def test_integers_are_drawn_where_the_function_takes_them():
     rows, offsets = torch.tensor([4, 0, 4, 7, 1, 2]), torch.tensor([0, 2, 5])
     mask = torch.ones(6, 6, dtype=torch.bool).tril()

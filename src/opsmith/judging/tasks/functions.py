@@ -145,12 +145,26 @@ def _chosen(value: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
-    """Return numbers from among those of a tensor, off by some percent, in its layout."""
+    """Return numbers from among those of a tensor, off by some percent, within their range, in its layout."""
     numbers = value.detach().flatten().to(torch.float64)
     chosen = numbers[torch.randint(0, numbers.numel(), numbers.shape, generator=generator)]
     is_small = numbers.numel() <= FEW and bool((numbers != numbers.round()).any())  # and no choice
     if is_small or len(numbers.unique()) > FEW:
         chosen = chosen * (1 + 0.05 * torch.randn(numbers.shape, generator=generator, dtype=torch.float64))
+        chosen = _inside(chosen, numbers[numbers.isfinite()])
     found = torch.empty_like(value)
     found.copy_(chosen.reshape(value.shape).to(value.dtype))
     return found
+
+
+def _inside(numbers: Tensor, own: Tensor) -> Tensor:
+    """Return numbers between the least and the largest of the example's, which may be all that a function takes.
+
+    What lies outside goes as far back, since many equal ones at an end would be ties.
+    """
+    if own.numel() == 0 or bool(own.min() == own.max()):
+        return numbers
+    least, most = own.min(), own.max()
+    inside = torch.where(numbers > most, 2 * most - numbers, numbers)
+    inside = torch.where(inside < least, 2 * least - inside, inside).clamp(least, most)
+    return torch.where(numbers.isfinite(), inside, numbers)
