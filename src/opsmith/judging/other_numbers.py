@@ -21,13 +21,13 @@ from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
 
-__all__ = ["cases_of_kinds", "changed", "mixed", "strewn", "values_of"]
+__all__ = ["STREWN", "cases_of_kinds", "changed", "mixed", "strewn", "values_of"]
 
 # The part of the elements that are other ones where most stay.
 _PLACES, _FEWEST = 1 / 8, 64
-# In how many places of a tensor another kind of numbers lies. A look at a 64th of a tensor sees one of eight in one call of
-# nine; of fewer, none may be what the code is wrong for.
-_STREWN = 8
+# In how many places of a tensor another kind of numbers lies, in one call and in another. A look at a 64th of a tensor sees
+# one of eight in one call of nine, and of two in one of 32; of these none may be what the code is wrong for.
+STREWN = (8, 2)
 
 
 def changed(value: Any, other: Any, change: Callable[[Tensor, Tensor], Tensor]) -> Any:
@@ -59,12 +59,12 @@ def mixed(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
     return change
 
 
-def strewn(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
+def strewn(draws: Draws, most: int) -> Callable[[Tensor, Tensor], Tensor]:
     """Return what lays a few of another tensor's numbers anywhere into one."""
 
     def change(value: Tensor, other: Tensor) -> Tensor:
         random = draws.generator(value)
-        count = min(_STREWN, value.numel() // _FEWEST)
+        count = min(most, value.numel() // _FEWEST)
         places = torch.randint(value.numel(), (count,), generator=random, device=random.device)
         chosen = torch.zeros(value.numel(), dtype=torch.bool, device=value.device)
         chosen[places.to(value.device)] = True

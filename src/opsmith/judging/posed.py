@@ -6,6 +6,7 @@ result is looked at, and numbers of other kinds come in the same shapes.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from opsmith.judging.cell import CellError
 from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
 from opsmith.judging.holding import Refused, hold, hold_other, hold_taken
-from opsmith.judging.other_numbers import cases_of_kinds, changed, mixed, strewn, values_of
+from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, mixed, strewn, values_of
 from opsmith.judging.own_memory import charge_for_memory
 from opsmith.judging.patience import OverTotal
 from opsmith.judging.refusals import Refusal
@@ -254,12 +255,12 @@ def _turned(value: Any, own: Any) -> Any:
 
 def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, but for some of each kind that nobody sees who looks at a part of them only."""
-    for number, kinds in enumerate(_STREWN_KINDS):
+    for number, (most, kinds) in enumerate(itertools.product(STREWN, _STREWN_KINDS)):
         old = posed.values(number)
         values, draws = dict(old), Draws(posed.seed + number)
         for case in cases_of_kinds(trial.task, old, kinds, posed.seed + (number + 1) * len(_KINDS)):
             others = values_of(case, old, trial.cell.device)
-            values |= {name: changed(value, others[name], strewn(draws)) for name, value in values.items()}
+            values |= {name: changed(value, others[name], strewn(draws, most)) for name, value in values.items()}
         if any(values[name] is not old[name] for name in old):
             values = with_structure(values, old, posed.structures)
             label = f"{', '.join(kinds)} values in some places"
