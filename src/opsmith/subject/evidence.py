@@ -257,7 +257,8 @@ class Evidence:
 
     def _of_floating(self, noise: list[Tensor]) -> list[Tensor]:
         """Return noise without that of discrete results, which jump wherever they change."""
-        return [one if value.dtype.is_floating_point else one * 0 for one, value in zip(noise, self.exact, strict=True)]
+        pairs = zip(noise, self.exact, strict=True)
+        return [one if value.dtype.is_floating_point else torch.zeros_like(one) for one, value in pairs]
 
     def _moved_at_random(self, seed: int) -> list[Tensor]:
         """Return what roundings of the intermediate results do; sums belong in float32 in half precision too."""
