@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.judging.uneven import layered, rounded_down, thinned
+from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned
 from opsmith.subject.draws import Draws
 
 TENSORS = {
@@ -41,6 +41,17 @@ def test_few_numbers_decide_about_a_sum() -> None:
     assert bool(found.where(large, 0).sum() > 0.7 * found.sum())
 
 
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20])
+def test_few_numbers_decide_about_a_sum_of_all(size: int) -> None:
+    value = torch.rand(4, size // 4)
+    found = thinned(Draws(1), of_all=True)(value, value)
+    large = found > 2.0**-8
+    assert 8 < int(large.sum()) < 40
+    assert bool(found.where(large, 0).sum() > 0.7 * found.sum())
+    for dim in (0, 1):
+        assert bool(large.select(dim, 0).any()) and bool(large.select(dim, -1).any())
+
+
 def test_what_is_not_near_zero_is_not_thinned() -> None:
     value = 1 + torch.rand(64, 64)
     assert thinned(Draws(1))(value, value) is value
@@ -63,13 +74,15 @@ def test_in_a_long_tensor_the_small_parts_count_too() -> None:
     assert all(float(layered(Draws(seed))(value, value).mean()) > 0.01 for seed in (1, 2, 3))
 
 
-def test_a_lower_precision_rounds_all_last_bits_to_one_side() -> None:
+@pytest.mark.parametrize("lost", LOST_BITS)
+def test_a_lower_precision_rounds_all_last_bits_to_one_side(lost: int) -> None:
     value = torch.cat([torch.randn(4096), torch.tensor([0.0, -0.0, torch.inf, torch.nan, 1.0])])
-    found = rounded_down(value, value)
+    change = rounded_down(Draws(2), lost)
+    found = change(value, value)
     assert torch.equal(found[-5:-1].nan_to_num(7.0), value[-5:-1].nan_to_num(7.0))
     ordinary = torch.cat([found[:4096], found[-1:]])
-    rounded = ((ordinary.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
-    lost = 1 - rounded / ordinary
-    assert bool((lost > 2.0**-13).all()) and bool((lost < 2.0**-11).all())
+    rounded = ((ordinary.view(torch.int32) + (1 << (lost - 1))) & -(1 << lost)).view(torch.float32)
+    part = (1 - rounded / ordinary) * 2.0 ** (24 - lost)
+    assert bool((part > 0.25).all()) and bool((part < 1).all())
     assert bool((found.abs() <= value.abs())[~value.isnan()].all())
-    assert rounded_down(value.half(), value.half()).dtype is torch.float16
+    assert change(value.half(), value.half()).dtype is torch.float16

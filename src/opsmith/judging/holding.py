@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from opsmith.judging.diagnosis import charge_for
@@ -38,26 +39,54 @@ def hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier:
         del earlier[1]
 
 
-def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None) -> None:
+def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None) -> bool:
     """Raise Refused if results are wrong for numbers that the reference takes; others do not count.
 
-    Nor do finite numbers of another kind, a `case`, of which the reference makes NaN: the task has none of these.
+    Nor does what the reference makes NaN of, of finite numbers of another kind, a `case`: the task has none of these.
+    Returns whether all counted.
     """
     try:
         expected = trial.expected(values, case)
     except Exception:
-        return
-    if case is not None and isinstance(expected, Expected) and any(map(_has_nan, expected.values)):
-        return
+        return False
+    has_nan = case is not None and isinstance(expected, Expected) and any(map(_has_nan, expected.values))
     found = trial.call(values, keep=True)
+    if has_nan:
+        assert isinstance(expected, Expected)
+        try:
+            counted = _without_nan(found, expected)
+        except Exception:
+            return False  # the reference does not take what is beside those numbers
+        if counted is None or trial.wrong(counted, expected) is None:
+            return False
     if (wrong := trial.wrong(found, expected)) is not None:
         raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
+    return not has_nan
 
 
-def hold_other(trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]]) -> None:
-    """Raise Refused if results are wrong for numbers that are not the task's, in the call with this label."""
+def _without_nan(found: list[Tensor], expected: Expected) -> list[Tensor] | None:
+    """Return results with the reference's NaN where it has some, and its own ones where elements depend on each other.
+
+    None where the reference has none in their type.
+    """
+    if expected.own is None or [one.shape for one in found] != [one.shape for one in expected.values]:
+        return None
+    pointwise = expected.limits.pointwise
+    return [
+        one
+        if not _has_nan(value)
+        else (one.masked_fill(value.isnan().to(one.device), torch.nan) if alone else own.to(one.device))
+        for one, value, own, alone in zip(found, expected.values, expected.own, pointwise, strict=True)
+    ]
+
+
+def hold_other(trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]]) -> bool:
+    """Raise Refused if results are wrong for numbers that are not the task's, in the call with this label.
+
+    Returns whether the reference takes all of them.
+    """
     try:
-        hold_taken(trial, values, f"{label}, {case.label}", earlier, case)
+        return hold_taken(trial, values, f"{label}, {case.label}", earlier, case)
     except Refused as refused:
         charge = refused.charge
         if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):

@@ -6,7 +6,9 @@ parts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,6 +30,8 @@ _PLACES, _FEWEST = 1 / 8, 64
 # In how many places of a tensor another kind of numbers lies, in one call and in another. A look at a 64th of a tensor sees
 # one of eight in one call of nine, and of two in one of 32; of these none may be what the code is wrong for.
 STREWN = (8, 2)
+# Tensors of one shape have other numbers in each, and so do calls.
+_SEEDS_OF_A_KIND = 101
 
 
 def changed(value: Any, other: Any, change: Callable[[Tensor, Tensor], Tensor]) -> Any:
@@ -81,16 +85,19 @@ def cases_of_kinds(task: Task, values: Values, kinds: Sequence[str], seed: int) 
     case = as_case(in_pairs(values), task.parameters)
     kept = frozenset(task.lifted) | {name for name, value in values.items() if is_choice(value)}
     for number, kind in enumerate(kinds):
-        other = case.changed(kept=kept, values=kind, given=None, seed=seed + number)
-        arguments = {name: _floating(value, other.arguments[name]) for name, value in case.arguments.items()}
+        other = case.changed(kept=kept, values=kind, given=None)
+        seeds = itertools.count(seed + number * _SEEDS_OF_A_KIND)
+        arguments = {name: _floating(value, other.arguments[name], seeds) for name, value in case.arguments.items()}
         yield Case(arguments, f"{kind} values", "values", base=case)
 
 
-def _floating(value: Any, other: Any) -> Any:
-    """Return another argument where this one has floating-point numbers, and this one elsewhere."""
+def _floating(value: Any, other: Any, seeds: Iterator[int]) -> Any:
+    """Return another argument where this one has floating-point numbers, and this one elsewhere; each tensor has its own."""
     if isinstance(value, tuple):
-        return tuple(map(_floating, value, other))
-    return other if isinstance(value, TensorRecipe) and getattr(torch, value.dtype).is_floating_point else value
+        return tuple(_floating(one, two, seeds) for one, two in zip(value, other, strict=True))
+    if not isinstance(value, TensorRecipe) or not getattr(torch, value.dtype).is_floating_point:
+        return value
+    return other if other is value else replace(other, seed=next(seeds))
 
 
 def values_of(case: Case, like: Values, device: str) -> dict[str, Any]:

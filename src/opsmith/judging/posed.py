@@ -6,31 +6,33 @@ result is looked at, and numbers of other kinds come in the same shapes.
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from torch import Tensor
 
 from opsmith.judging.cell import CellError
-from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
-from opsmith.judging.holding import Refused, hold, hold_other, hold_taken
-from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, mixed, strewn, values_of
+from opsmith.judging.holding import Refused, hold
+from opsmith.judging.other_numbers import changed, mixed
 from opsmith.judging.own_memory import charge_for_memory
 from opsmith.judging.patience import OverTotal
+from opsmith.judging.posed_numbers import (
+    PosedDraws,
+    other_kinds,
+    other_kinds_in_places,
+    own_last_bits,
+    own_made_small,
+)
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
-from opsmith.judging.structure import Structure, is_choice, structures_of, with_structure
+from opsmith.judging.structure import is_choice, with_structure
 from opsmith.judging.trial import Trial, Values
-from opsmith.judging.uneven import layered, rounded_down, thinned
 from opsmith.subject.draws import Draws
-from opsmith.subject.examples import as_case
 
 __all__ = ["judge_as_posed"]
 
@@ -38,36 +40,10 @@ __all__ = ["judge_as_posed"]
 _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
 # Rows of calls, the last one after many more, if these take no longer: what is right for some calls and wrong later.
 _ROWS, _MORE_CALLS, _MORE_S = 3, 256, 2.0
-# Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
-_KINDS = ("mixed", "big", "faint", "ties")
-# The second of these with all signs turned as well: a maximum that begins at 0 is right for all but negative numbers.
-_FAR_UP, _FAR_DOWN = "big values", "big negative values"
 # How often a call is repeated to learn what its result depends on.
 _TIMES = 3
-# Kinds that come in calls with the task's own numbers. What is mixed can have a result beside which no other counts, as of
-# exp, so that one call has none.
-_STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
-# Of how many arguments each is thinned, the largest ones, and in how many ways parts are made smaller (see `uneven`).
-_THINNED, _LAYERED = 4, 2
 # What may as well be of a candidate that becomes wrong after a while.
 _ONLY_WRONG = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.WRONG_FOR_OTHER_VALUES)
-
-
-@dataclass(frozen=True)
-class _Posed:
-    """One call of the task: its name, what makes its inputs, and the seed that they begin at."""
-
-    label: str
-    make: Callable[[int], Values]
-    seed: int
-
-    def values(self, number: int) -> Values:
-        return self.make(self.seed + number)
-
-    @cached_property
-    def structures(self) -> Mapping[str, Structure]:
-        """What all draws of each argument have in common."""
-        return structures_of(self.make, self.seed)
 
 
 def judge_as_posed(trial: Trial, seed: int) -> Part:
@@ -79,15 +55,15 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("other contents in places", _in_places),
         ("other memory, same contents", _other_memory),
         ("calls in a row", _in_a_row),
-        ("other kinds of numbers", _other_kinds),
-        ("other kinds in places", _other_kinds_in_places),
-        ("own numbers, some of them small", _own_made_small),
-        ("own numbers, their last bits", _own_last_bits),
+        ("other kinds of numbers", other_kinds),
+        ("other kinds in places", other_kinds_in_places),
+        ("own numbers, some of them small", own_made_small),
+        ("own numbers, their last bits", own_last_bits),
     )
     label = ""
     try:
         for index, (label, make) in enumerate(trial.task.makers.items()):
-            posed = _Posed(label, make, seed + 1009 * index)
+            posed = PosedDraws(label, make, seed + 1009 * index)
             earlier: list[list[Tensor]] = []
             for name, step in steps:
                 # Of the first call all is asked, however long it takes: a verdict says the same on a busy machine. Other
@@ -118,7 +94,7 @@ def _is_wrong_by_now(trial: Trial, values: Values) -> bool:
         return False
 
 
-def _plain(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+def _plain(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """The first calls; what is done later or elsewhere is not there when the current stream comes to the end of a call."""
     values, right = posed.values(0), None
     for is_again in (False, True):
@@ -151,14 +127,14 @@ def _reads_early(trial: Trial, values: Values) -> bool:
     )
 
 
-def _other_contents(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+def _other_contents(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """New contents in the same tensors: what is kept by their identity, version or pointer is old."""
     for number in (1, 2):
         values = posed.values(number)
         hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
-def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+def _in_places(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """New contents in some places of the same tensors, the first and the last not among them.
 
     What is kept by some of the numbers, or by a sum of them, is that of the call before.
@@ -174,7 +150,7 @@ def _in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None
         hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
-def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+def _other_memory(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """The same contents elsewhere, and others where they were: what has kept a pointer reads those."""
     old, values = posed.values(3), posed.values(2)
     (found,) = trial.batch([old, values], [1], keep=False)
@@ -187,7 +163,7 @@ def _other_memory(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> N
     raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=posed.label))
 
 
-def _in_a_row(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
+def _in_a_row(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """Several calls before the first result is looked at, more than once."""
     size = bytes_of(list(posed.values(0).values()))
     most = min(_ROW_BYTES // max(size, 1), int(trial.cell.limits.call_s / max(trial.slowest_s, 1e-6)))
@@ -232,59 +208,3 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
         text = f"it has the result of another call, which has written to what this one had returned; {wrong}"
         raise Refused(Charge(Refusal.CACHED_RESULT, text, where))
     raise Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index))
-
-
-def _other_kinds(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
-    """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
-    like = posed.values(0)
-    for case in cases_of_kinds(trial.task, like, _KINDS, posed.seed):
-        values = with_structure(values_of(case, like, trial.cell.device), like, posed.structures)
-        hold_other(trial, posed.label, case, values, earlier)
-        if case.label == _FAR_UP:
-            turned = {name: _turned(value, like[name]) for name, value in values.items()}
-            if any(turned[name] is not values[name] for name in values):
-                down = with_structure(turned, like, posed.structures)
-                hold_other(trial, posed.label, replace(case, label=_FAR_DOWN), down, earlier)
-
-
-def _turned(value: Any, own: Any) -> Any:
-    """Return the opposite of other numbers, where the task's own have both signs."""
-    is_other = isinstance(value, Tensor) and value is not own and value.is_floating_point()
-    return -value if is_other and bool((own < 0).any()) else value
-
-
-def _other_kinds_in_places(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
-    """The task's numbers, but for some of each kind that nobody sees who looks at a part of them only."""
-    for number, (most, kinds) in enumerate(itertools.product(STREWN, _STREWN_KINDS)):
-        old = posed.values(number)
-        values, draws = dict(old), Draws(posed.seed + number)
-        for case in cases_of_kinds(trial.task, old, kinds, posed.seed + (number + 1) * len(_KINDS)):
-            others = values_of(case, old, trial.cell.device)
-            values |= {name: changed(value, others[name], strewn(draws, most)) for name, value in values.items()}
-        if any(values[name] is not old[name] for name in old):
-            values = with_structure(values, old, posed.structures)
-            label = f"{', '.join(kinds)} values in some places"
-            case = replace(as_case(in_pairs(values), trial.task.parameters), label=label, group="values")
-            hold_other(trial, posed.label, case, values, earlier)
-
-
-def _own_made_small(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
-    """The task's numbers, but for one or several tensors in which few of them decide, or a part (see `uneven`)."""
-    task, values = trial.task, posed.values(0)
-    given = [name for name in task.parameters if name not in task.lifted and not is_choice(values[name])]
-    largest = sorted(given, key=lambda name: -bytes_of(values[name]))[:_THINNED]
-    for number, (names, make) in enumerate([*(([name], thinned) for name in largest), *[(given, layered)] * _LAYERED]):
-        old, draws = posed.values(number), Draws(posed.seed + number)
-        values = {name: changed(one, one, make(draws)) if name in names else one for name, one in old.items()}
-        values = with_structure(values, old, posed.structures)
-        if any(values[name] is not old[name] for name in names):
-            hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
-
-
-def _own_last_bits(trial: Trial, posed: _Posed, earlier: list[list[Tensor]]) -> None:
-    """The task's numbers, off by so little that a lower precision rounds all of them to one side."""
-    old = posed.values(0)
-    values = {name: one if is_choice(one) else changed(one, one, rounded_down) for name, one in old.items()}
-    values = with_structure(values, old, posed.structures)
-    if any(values[name] is not old[name] for name in old):
-        hold_taken(trial, values, f"{posed.label}, their last bits rounded to one side", earlier)

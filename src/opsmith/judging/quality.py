@@ -65,6 +65,8 @@ def quality_of(task: Task, seed: int, device: str = "cpu") -> TaskQuality:
     makers = list(task.makers.items())
     for label, make in makers[:: -(-len(makers) // _MOST_CALLS)]:
         call = PosedCall(task, make, seed, device)
+        if len(makers) > 1 and not bytes_of(list(call.values.values())):
+            continue  # no numbers show anything of a call without any
         try:
             if message := _does_not_fit(call):
                 return TaskQuality((*charges, Charge(Refusal.LARGE_TASK, message, label)), tuple(notes), False)

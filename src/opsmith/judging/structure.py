@@ -6,21 +6,32 @@ A kernel may rely on that: a product with triangular matrices is posed for the z
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.judging.tasks.functions import FEW
+__all__ = [
+    "FEW",
+    "Structure",
+    "is_choice",
+    "like_example",
+    "may_be_scaled",
+    "structure_of",
+    "structures_of",
+    "with_structure",
+]
 
-__all__ = ["DRAWS", "Structure", "is_choice", "may_be_scaled", "structure_of", "structures_of", "with_structure"]
-
+# Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
+FEW = 16
 # So many draws show what all have in common.
-DRAWS = 3
+_DRAWS = 3
 # So many numbers are looked at first, and of larger tensors none: that takes seconds. Matrices are factorized up to a size.
 _FIRST, _MOST, _MOST_OF_MATRICES = 1 << 12, 1 << 25, 1 << 20
+# Fewer numbers of an example are in order by chance.
+_FEWEST_SORTED = 5
 # How far from 1 a norm is that has been made 1 in float32, and in units of a coarser type.
 _NEAR_ONE, _UNITS = 1e-4, 8
 
@@ -60,7 +71,7 @@ def is_choice(value: Any) -> bool:
 
 def structures_of(make: Callable[[int], Mapping[str, Any]], seed: int) -> dict[str, Structure]:
     """Return what the draws of some seeds have in common, by argument."""
-    draws = [make(seed + number) for number in range(DRAWS)]
+    draws = [make(seed + number) for number in range(_DRAWS)]
     return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
 
 
@@ -90,6 +101,21 @@ def structure_of(draws: Sequence[Any]) -> Structure:
         last > 2 and all(bool((one.diff(dim=-1) >= 0).all()) for one in draws),
         next((norm for norm in (1, 2) if last > 1 and all(_has_unit_rows(one, norm) for one in draws)), 0),
     )
+
+
+def like_example(value: Tensor, example: Tensor, factor: float) -> Tensor:
+    """Return other numbers with the structure that an example has by itself: a definite one is it times a factor."""
+    known = structure_of([example])
+    if known.is_definite:
+        return example * factor
+    if known.is_sorted and example.shape[-1] < _FEWEST_SORTED:
+        known = replace(known, is_sorted=False)
+    is_square = example.dim() > 1 and example.shape[-1] == example.shape[-2] > 2
+    for half in (torch.tril, torch.triu) if is_square and bool(example.any()) else ():
+        if torch.equal(half(example), example):
+            outside = half(torch.ones_like(example, dtype=torch.bool)).logical_not()
+            known = replace(known, fixed=outside, numbers=torch.zeros_like(example))
+    return _structured(value, example, known) if known else value
 
 
 def _is_definite(value: Tensor) -> bool:

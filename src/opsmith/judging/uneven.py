@@ -15,13 +15,14 @@ from torch import Tensor
 
 from opsmith.subject.draws import Draws
 
-__all__ = ["layered", "rounded_down", "thinned"]
+__all__ = ["LOST_BITS", "layered", "rounded_down", "thinned"]
 
 # About so many numbers of the longest dimension stay as they are, and of a tensor at least so many.
 _FEW, _FEWEST = 4, 16
 # The others are as much nearer to zero, together no more than those in sums of 16,384 terms, and far from denormal. They are
-# no constant: equal terms are all rounded alike, for which a sum may be off by more. In longer sums they would decide.
-_FAINT, _LONGEST = 2.0**-12, 1 << 16
+# no constant: equal terms are all rounded alike, for which a sum may be off by more. In longer sums they would decide, and
+# are so faint that they do not count at all.
+_FAINT, _LONGEST, _FAINTER = 2.0**-12, 1 << 14, 2.0**-30
 # A tensor without numbers so much smaller than usual has none that nearly vanish.
 _NEAR_ZERO = 2.0**-10
 # Of a dimension's units some are smaller, by their residues, and units are twice as long from level to level. No sample of
@@ -33,26 +34,41 @@ _SMALLER, _TOGETHER = 0.25, 2.0**-14
 _OF_ELEMENTS, _OF_UNITS = ((12, 5), (35, 17), (143, 71)), ((12, 5),)
 _FEWEST_UNITS = 36
 
-# Of a float32's 23 bits of a mantissa TensorFloat-32 has ten: what it rounds away, and just less than half of that.
-_LOST_BITS, _LESS_THAN_HALF = 0x1FFF, 0x0FFF
+# How many of a float32's 23 bits of a mantissa TensorFloat-32 rounds away, and bfloat16.
+LOST_BITS = (13, 16)
 
 _Change = Callable[[Tensor, Tensor], Tensor]
 
 
-def thinned(draws: Draws) -> _Change:
-    """Return what makes all but a few numbers of a tensor nearly vanish; the tensor itself where that is not possible."""
+def thinned(draws: Draws, *, of_all: bool = False) -> _Change:
+    """Return what makes all but a few numbers of a tensor nearly vanish; the tensor itself where that is not possible.
+
+    A few are left of each row, or `of_all` numbers together, for what is one sum of all; and one that is the first along
+    each dimension, and one that is the last.
+    """
 
     def change(value: Tensor, _: Tensor) -> Tensor:
         wide = _wide(value)
         base = _nearest_to_zero(wide)
         usual = torch.linalg.vector_norm(wide.nan_to_num(0.0, 0.0, 0.0)) / math.sqrt(wide.numel())
-        if max(value.shape) > _LONGEST or bool(base.abs() > _NEAR_ZERO * usual):
+        if bool(base.abs() > _NEAR_ZERO * usual):
             return value
-        part = max(_FEW / max(value.shape), _FEWEST / value.numel())
-        factor = torch.where(draws.uniform(value) < part, 1.0, _FAINT)
+        terms = value.numel() if of_all else max(value.shape)
+        part = max(0 if of_all else _FEW / terms, _FEWEST / value.numel())
+        stays = draws.uniform(value) < part
+        for dim in range(value.dim()):
+            for end in (0, -1):
+                _set_one(stays.narrow(dim, end % value.shape[dim], 1), draws)
+        factor = torch.where(stays, 1.0, _FAINT if terms <= _LONGEST else _FAINTER)
         return _towards(wide, base, factor).to(value.dtype)
 
     return change
+
+
+def _set_one(chosen: Tensor, draws: Draws) -> None:
+    """Make one truth value of a view true."""
+    random = draws.generator(torch.empty(0))
+    chosen[tuple(int(torch.randint(size, (), generator=random)) for size in chosen.shape)] = True
 
 
 def layered(draws: Draws) -> _Change:
@@ -75,16 +91,25 @@ def layered(draws: Draws) -> _Change:
     return change
 
 
-def rounded_down(value: Tensor, _: Tensor) -> Tensor:
-    """Return numbers that are as much larger than what TensorFloat-32 makes of them as it can be, each moved towards zero.
+def rounded_down(draws: Draws, lost: int) -> _Change:
+    """Return what makes numbers larger, by almost half a unit, than a type with so many bits less makes of them.
 
-    Of others roundings go both ways, and a sum of many is off by little. A tensor that is not in float32 is returned itself.
+    Each is moved towards zero. Of others roundings go both ways, and a sum of many is off by little. A tensor that is not
+    in float32 is returned itself.
     """
-    if value.dtype is not torch.float32:
-        return value
-    bits = value.contiguous().view(torch.int32)
-    moved = ((bits & ~_LOST_BITS) - (_LOST_BITS + 1) + _LESS_THAN_HALF).view(torch.float32)
-    return torch.where(value.isfinite() & (value.abs() >= torch.finfo(torch.float32).smallest_normal * 2), moved, value)
+
+    def change(value: Tensor, _: Tensor) -> Tensor:
+        if value.dtype is not torch.float32:
+            return value
+        half = 1 << (lost - 1)
+        kept = value.contiguous().view(torch.int32) & -(2 * half)
+        # Between a quarter of a unit and a half: no number of bits is in all of them.
+        below_half = (half // 2 + draws.uniform(value).to(value.device) * (half // 2)).to(torch.int32)
+        moved = (kept - 2 * half + below_half).view(torch.float32)
+        is_normal = value.isfinite() & (value.abs() >= torch.finfo(torch.float32).smallest_normal * 2)
+        return torch.where(is_normal, moved, value)
+
+    return change
 
 
 def _parts_of(size: int) -> list[tuple[int, int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -69,12 +69,20 @@ def cast(values: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
 
 def floating_names(values: Mapping[str, Any]) -> list[str]:
     """Return the names of the arguments that hold floating-point numbers."""
-    return [
-        name
-        for name, value in values.items()
-        for first in (value[:1] if isinstance(value, list) else [value])
-        if isinstance(first, Tensor) and first.dtype.is_floating_point
-    ]
+    return [name for name, first in _tensors(values) if first.dtype.is_floating_point]
+
+
+def integer_names(values: Mapping[str, Any]) -> list[str]:
+    """Return the names of the arguments that hold integers or truth values."""
+    return [name for name, first in _tensors(values) if not first.dtype.is_floating_point and not first.is_complex()]
+
+
+def _tensors(values: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """Yield each argument that is a tensor, or a list of some, with the first of them."""
+    for name, value in values.items():
+        for first in value[:1] if isinstance(value, list) else [value]:
+            if isinstance(first, Tensor):
+                yield name, first
 
 
 def working_dtype(values: Mapping[str, Any]) -> torch.dtype | None:

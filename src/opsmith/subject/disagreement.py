@@ -182,7 +182,9 @@ def _first(
         near = result.detach().to(value.device)
         most = allowed
         if undefined and near.dtype.is_floating_point:
-            most = allowed.masked_fill(undefined[number] & ~near.isfinite(), math.inf)
+            # No order of things makes an infinity the opposite one.
+            is_opposite = near.isinf() & value.isinf() & (near.sign() != value.sign())
+            most = allowed.masked_fill(undefined[number] & ~near.isfinite() & ~is_opposite, math.inf)
         if (worst := _worst(number, near, value, most, own)) is not None:
             return worst
     return None

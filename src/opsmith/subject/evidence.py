@@ -30,8 +30,6 @@ _SAMPLES_OF_DISCRETE = 24
 _SMALLER = 64.0
 # Less than this part of a result, or than these many units in the last place, is not a jump.
 _LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
-# So often other roundings are tried where one takes an input out of the reference's domain.
-_OUTSIDE, _SEEDS_OF_A_TURN = 4, 1013
 
 
 @dataclass
@@ -111,22 +109,26 @@ class Evidence:
         with contextlib.suppress(Exception):
             for sample in range(samples):
                 found = measure(self.seed + _CLOSER + sample)
-                for sums, count, distance, outside in zip(squares, counts, found, self._outside(found), strict=True):
+                unknown = self._undefined_by_roundings(found)
+                for sums, count, distance, outside in zip(squares, counts, found, unknown, strict=True):
                     sums.add_(torch.where(outside, 0.0, distance.square()))
                     count.add_(~outside)
         usual = [2 * (one / count.clamp_(min=1)).sqrt() for one, count in zip(squares, counts, strict=True)]
         return [torch.maximum(one, other) for one, other in zip(first, usual, strict=True)]
 
     def _outside(self, distances: list[Tensor]) -> list[Tensor]:
-        """Return where a result that is finite is not so beside the inputs, or with other roundings, and keep that.
+        """Return where a result that is finite is not so for other roundings: how far it moves there is not known.
 
-        How far it moves there is not known. A result that has another size there is left out.
+        A result that has another size there is left out.
         """
-        found = []
-        for index, (distance, exact) in enumerate(zip(distances, self.exact, strict=True)):
-            outside = distance.isinf() & exact.isfinite() & (index not in self._resized)
-            self.undefined[index].logical_or_(outside)
-            found.append(outside)
+        pairs = enumerate(zip(distances, self.exact, strict=True))
+        return [one.isinf() & exact.isfinite() & (index not in self._resized) for index, (one, exact) in pairs]
+
+    def _undefined_by_roundings(self, distances: list[Tensor]) -> list[Tensor]:
+        """Return the same, and keep that the reference's own roundings do so, which a kernel's may do too."""
+        found = self._outside(distances)
+        for mask, outside in zip(self.undefined, found, strict=True):
+            mask.logical_or_(outside)
         return found
 
     def _random_spread(self, seed: int) -> list[Tensor]:
@@ -143,14 +145,15 @@ class Evidence:
     def _dtype_under_check(self, of_arguments: torch.dtype | None) -> torch.dtype | None:
         of_results = coarsest(self.own if self.own is not None else self.exact)
         if of_arguments is None:
-            return None if self._floating else of_results
+            # Integers of integers may be made by way of floating numbers, whose roundings decide.
+            return None if self._floating else of_results or torch.float32
         return torch.float32 if of_results is torch.float32 and of_arguments.itemsize < 4 else of_arguments
 
     @cached_property
     def undefined(self) -> list[Tensor]:
-        """Where a rounding takes an input out of the reference's domain, as of acos at 1: what is not finite is right too.
+        """Where roundings inside leave a domain, as of acos of a quotient of equal numbers: what is not finite is right too.
 
-        Complete once the spread is measured.
+        Complete once a closer look is taken.
         """
         return [torch.zeros_like(value, dtype=torch.bool) for value in self.exact]
 
@@ -185,13 +188,12 @@ class Evidence:
         """Return how far results move where inputs are off by a rounding: by another one, where one is out of the domain."""
         eps = self._step(seed)
         moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
-        for turn in range(_OUTSIDE):
+        # To the other side, then all inputs towards zero, and away from it: a domain may end at one side.
+        for step, direction in ((-eps, seed), (-eps, CORRELATED), (eps, CORRELATED)):
             outside = self._outside(moved)
             if not any(bool(one.any()) for one in outside):
                 break
-            # First the same one to the other side.
-            step, other_seed = (-eps, seed) if turn == 0 else (eps, seed + turn * _SEEDS_OF_A_TURN)
-            other = self._distance(self.run(perturbed(self.wide, names, step, other_seed)))
+            other = self._distance(self.run(perturbed(self.wide, names, step, direction)))
             moved = [torch.where(mask, new, old) for mask, new, old in zip(outside, other, moved, strict=True)]
         return moved
 
@@ -249,7 +251,8 @@ class Evidence:
         """
         if self.dtype is not torch.float32:
             return distances
-        return [torch.where(mask, 0.0, one) for mask, one in zip(self._outside(distances), distances, strict=True)]
+        outside = self._undefined_by_roundings(distances)
+        return [torch.where(mask, 0.0, one) for mask, one in zip(outside, distances, strict=True)]
 
     def _without_jumps(self, noise: list[Tensor]) -> list[Tensor]:
         found = [torch.where(jump, 0.0, one) for one, jump in zip(noise, self.jumps, strict=True)]

@@ -93,7 +93,7 @@ class _Bounds:
         self._case, self._run, self._evidence, self._terms, self._paired = case, run, evidence, terms, paired
         self._subject, self._about = subject, about
         self._kinds = {recipe.values for recipe in case.tensors().values()}
-        known = pointwise_results(subject, case, run, about, evidence.device) if evidence.is_of_floating else ()
+        known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
         length = reduction_length(subject, case, evidence.exact) if terms is None else terms
         self._lengths = [0 if alone else length for alone in self._pointwise]
@@ -144,7 +144,9 @@ class _Bounds:
 
     def _even_out(self, measured: Measurement) -> None:
         if self._evens_out:
-            measured.noise = [evened(one) for one in measured.noise]
+            measured.noise = [
+                one if alone else evened(one) for one, alone in zip(measured.noise, self._pointwise, strict=True)
+            ]
 
     @functools.cached_property
     def _floors(self) -> list[float]:

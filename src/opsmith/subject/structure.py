@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from opsmith.subject.case import Case
-from opsmith.subject.copies import copied, floating_names, mapped, upcast
+from opsmith.subject.copies import copied, floating_names, integer_names, mapped, upcast
 from opsmith.subject.draws import Draws, drawing_device
 from opsmith.subject.stochastic import Run
 from opsmith.subject.subject import Subject
@@ -103,8 +103,10 @@ def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
     before = [result.detach() for result in run(copied(values))]
     found = [True] * len(before)
     draws = Draws(_SEED)
-    for name in floating_names(values):
-        other = mapped({name: values[name]}, draws.normal)
+    floating = floating_names(values)
+    for name in floating or integer_names(values):
+        # No others are known of integers than their own.
+        other = mapped({name: values[name]}, draws.normal) if floating else {name: _exchanged(values[name])}
         after = run({**copied(values), **copied(other)})
         for _ in range(_TRIES):
             mixed = run({**copied(values), name: _mixed(values[name], other[name], draws)})
@@ -113,6 +115,14 @@ def _measured(run: Run, values: Mapping[str, Any]) -> tuple[bool, ...]:
             if not any(found):
                 return tuple(found)
     return tuple(found)
+
+
+def _exchanged(value: Any) -> Any:
+    """Return a tensor, or a list of some, whose numbers have changed places."""
+    if isinstance(value, list):
+        return [_exchanged(one) for one in value]
+    order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(_SEED)).to(value.device)
+    return value.reshape(-1)[order].reshape(value.shape)
 
 
 def _mixed(one: Any, other: Any, draws: Draws) -> Any:

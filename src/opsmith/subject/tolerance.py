@@ -75,9 +75,11 @@ def allowed_errors(
     of_length = _of_length(dtype, length)
     total = value.abs().to(torch.float64).nan_to_num_(0.0, 0.0, 0.0).mul_((_OF_RESULT[dtype] + of_length) * info.eps)
     total.add_(spread, alpha=_OF_INPUTS[dtype] + of_length).add_(correlated, alpha=_OF_INPUTS[dtype])
-    # What is denormal may be flushed to zero, each term of a sum in float32 too; an infinity is right or wrong.
-    flushed = 4 * info.smallest_normal + length * min(info.smallest_normal, torch.finfo(torch.float32).smallest_normal)
-    total.add_(noise, alpha=_OF_NOISE).add_(flushed)
+    # What is denormal in float32 may be flushed to zero, in each term of a sum too, and in half precision the last unit of
+    # such a number is a rounding. An infinity is right or wrong.
+    denormal = min(info.smallest_normal, torch.finfo(torch.float32).smallest_normal)
+    last_unit = info.smallest_normal * info.eps
+    total.add_(noise, alpha=_OF_NOISE).add_((4 + length) * denormal + 4 * last_unit)
     return total.nan_to_num_(nan=math.inf, posinf=math.inf)
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry, Packing
+from opsmith.judging.structure import FEW
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.functions import FEW
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.runtime.operator import Operator
 from opsmith.spec.signature import Signature

@@ -12,16 +12,15 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
+from opsmith.judging.structure import FEW, like_example
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.judging.tasks.trees import as_argument, tensors_of
 from opsmith.subject.examples import Examples, labelled
 
-__all__ = ["FEW", "read_function"]
+__all__ = ["read_function"]
 
-# Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
-FEW = 16
 # Seeds with which it is tried whether integers may be other ones.
 _TRIES = 3
 
@@ -29,7 +28,8 @@ _TRIES = 3
 def read_function(function: Callable[..., Any], examples: Examples) -> Task:
     """Return the task of a function; an example is a tuple of arguments, or a mapping by name.
 
-    Each seed draws other numbers like those of an example: from among them, and off by some percent. Integers are drawn
+    Each seed draws other numbers like those of an example: from among them, and off by some percent, with its structure: in
+    order, symmetric, triangular or positive definite, with rows of the length or the sum 1. Integers are drawn
     from among them as they are, and rows of a mask change places, where the function takes that; sorted ones stay, which
     may be offsets. Raises ArgumentError for examples that do not fit.
     """
@@ -96,7 +96,10 @@ def _like(call: Mapping[str, Any], drawn: frozenset[str], seed: int) -> Mapping[
         value = here(value)
         if value.is_complex() and value.numel():
             return torch.view_as_complex(_redrawn(torch.view_as_real(value.resolve_conj()).contiguous(), generator))
-        return _redrawn(value, generator) if value.is_floating_point() and value.numel() else value.clone()
+        if not value.is_floating_point() or not value.numel():
+            return value.clone()
+        factor = 0.5 + float(torch.rand((), generator=generator))
+        return like_example(_redrawn(value, generator), value, factor)
 
     return {name: _chosen(here(value), generator) if name in drawn else other(value) for name, value in call.items()}
 

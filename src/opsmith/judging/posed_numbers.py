@@ -1,0 +1,145 @@
+"""Asks for other numbers than a task's own in its shapes and types: of other kinds, or of which few, or last bits, count."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+from torch import Tensor
+
+from opsmith.judging.complex_pairs import in_pairs
+from opsmith.judging.holding import hold_other, hold_taken
+from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, strewn, values_of
+from opsmith.judging.scaled import bytes_of
+from opsmith.judging.structure import Structure, is_choice, structures_of, with_structure
+from opsmith.judging.trial import Trial, Values
+from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned
+from opsmith.subject.case import Case
+from opsmith.subject.draws import Draws
+from opsmith.subject.examples import as_case
+
+__all__ = ["PosedDraws", "other_kinds", "other_kinds_in_places", "own_last_bits", "own_made_small"]
+
+# Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
+_KINDS = ("mixed", "big", "faint", "ties")
+# The second of these with all signs turned as well: a maximum that begins at 0 is right for all but negative numbers.
+_FAR_UP, _FAR_DOWN = "big values", "big negative values"
+# Kinds that come in calls with the task's own numbers. What is mixed can have a result beside which no other counts, as of
+# exp, so that one call has none.
+_STREWN_KINDS = (("mixed", "big"), ("big", "faint", "ties"))
+# Of how many arguments each is thinned, the largest ones, and in how many ways parts are made smaller (see `uneven`).
+_THINNED, _LAYERED = 4, 2
+
+
+@dataclass(frozen=True)
+class PosedDraws:
+    """One call of the task: its name, what makes its inputs, and the seed that they begin at."""
+
+    label: str
+    make: Callable[[int], Values]
+    seed: int
+
+    def values(self, number: int) -> Values:
+        """Return the inputs of a number."""
+        return self.make(self.seed + number)
+
+    @cached_property
+    def structures(self) -> Mapping[str, Structure]:
+        """What all draws of each argument have in common."""
+        return structures_of(self.make, self.seed)
+
+
+def other_kinds(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
+    """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
+    like = posed.values(0)
+    for case in cases_of_kinds(trial.task, like, _KINDS, posed.seed):
+        values = with_structure(values_of(case, like, trial.cell.device), like, posed.structures)
+        _hold_in_domain(trial, posed, case, values, like, earlier)
+        if case.label == _FAR_UP:
+            turned = {name: _turned(value, like[name]) for name, value in values.items()}
+            if any(turned[name] is not values[name] for name in values):
+                down = with_structure(turned, like, posed.structures)
+                hold_other(trial, posed.label, replace(case, label=_FAR_DOWN), down, earlier)
+
+
+def other_kinds_in_places(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, but for some of each kind that nobody sees who looks at a part of them only."""
+    for number, (most, kinds) in enumerate(itertools.product(STREWN, _STREWN_KINDS)):
+        old = posed.values(number)
+        values, draws = dict(old), Draws(posed.seed + number)
+        for case in cases_of_kinds(trial.task, old, kinds, posed.seed + (number + 1) * len(_KINDS)):
+            others = values_of(case, old, trial.cell.device)
+            values |= {name: changed(value, others[name], strewn(draws, most)) for name, value in values.items()}
+        if any(values[name] is not old[name] for name in old):
+            values = with_structure(values, old, posed.structures)
+            label = f"{', '.join(kinds)} values in some places"
+            case = replace(as_case(in_pairs(values), trial.task.parameters), label=label, group="values")
+            _hold_in_domain(trial, posed, case, values, old, earlier)
+
+
+def _hold_in_domain(
+    trial: Trial, posed: PosedDraws, case: Case, values: Values, own: Values, earlier: list[list[Tensor]]
+) -> None:
+    """Hold a candidate to other numbers; where the reference does not take all of them, to those that it may take."""
+    if hold_other(trial, posed.label, case, values, earlier):
+        return
+    for tried in _nearer(values, own):
+        kept = with_structure(tried, own, posed.structures)
+        recipes = as_case(in_pairs(kept), trial.task.parameters)
+        hold_other(trial, posed.label, replace(recipes, label=case.label, group=case.group), kept, earlier)
+
+
+def _nearer(values: Values, own: Values) -> Iterator[dict[str, Any]]:
+    """Yield other numbers with the sign of the task's own, where these have one, and then those of one argument alone."""
+    signed = {name: _with_sign_of(value, own[name]) for name, value in values.items()}
+    if any(signed[name] is not values[name] for name in values):
+        yield signed
+    changed_names = [name for name in values if values[name] is not own[name]]
+    if len(changed_names) > 1:
+        yield from ({**own, name: signed[name]} for name in changed_names)
+
+
+def _with_sign_of(value: Any, own: Any) -> Any:
+    if not isinstance(value, Tensor) or value is own or not value.is_floating_point() or not own.numel():
+        return value
+    if bool((own >= 0).all()):
+        return value.abs()
+    return -value.abs() if bool((own <= 0).all()) else value
+
+
+def _turned(value: Any, own: Any) -> Any:
+    """Return the opposite of other numbers, where the task's own have both signs."""
+    is_other = isinstance(value, Tensor) and value is not own and value.is_floating_point()
+    return -value if is_other and bool((own < 0).any()) else value
+
+
+def own_made_small(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, but for one or several tensors in which few of them decide, or a part (see `uneven`)."""
+    task, values = trial.task, posed.values(0)
+    given = [name for name in task.parameters if name not in task.lifted and not is_choice(values[name])]
+    largest = sorted(given, key=lambda name: -bytes_of(values[name]))[:_THINNED]
+    ways: list[tuple[list[str], Callable[[Draws], Callable[[Tensor, Tensor], Tensor]]]] = [
+        *(([name], thinned) for name in largest),
+        (largest[:1], partial(thinned, of_all=True)),
+        *[(given, layered)] * _LAYERED,
+    ]
+    for number, (names, make) in enumerate(ways):
+        old, draws = posed.values(number), Draws(posed.seed + number)
+        values = {name: changed(one, one, make(draws)) if name in names else one for name, one in old.items()}
+        values = with_structure(values, old, posed.structures)
+        if any(values[name] is not old[name] for name in names):
+            hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
+
+
+def own_last_bits(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, off by so little that a lower precision rounds all of them to one side."""
+    for number, bits in enumerate(LOST_BITS):
+        old, draws = posed.values(number), Draws(posed.seed + number)
+        change = rounded_down(draws, bits)
+        values = {name: one if is_choice(one) else changed(one, one, change) for name, one in old.items()}
+        values = with_structure(values, old, posed.structures)
+        if any(values[name] is not old[name] for name in old):
+            hold_taken(trial, values, f"{posed.label}, their last bits rounded to one side", earlier)
