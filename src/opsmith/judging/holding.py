@@ -57,8 +57,9 @@ def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tens
             counted = _without_nan(found, expected)
         except Exception:
             return False  # the reference does not take what is beside those numbers
-        if counted is None or trial.wrong(counted, expected) is None:
+        if counted is None:
             return False
+        found = counted
     if (wrong := trial.wrong(found, expected)) is not None:
         raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
     return not has_nan
