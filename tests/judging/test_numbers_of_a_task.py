@@ -52,6 +52,11 @@ class ModelNew(torch.nn.Module):
 {body}
 """
 HONEST = {
+    "differences of two tensors of one shape": (
+        "a, b = given\nreturn (a[:, None] - b).square().sum(-1)",
+        "return [torch.randn(20, 16), torch.randn(20, 16)]",
+        "a, b = given\nreturn (a * a).sum(1)[:, None] + (b * b).sum(1) - 2 * a @ b.T",
+    ),
     "results whose size depends on the numbers": (
         "return torch.nonzero(given[0] > 0.5)",
         "return [torch.rand(20, 30)]",
@@ -115,6 +120,36 @@ HONEST = {
     ),
 }
 CHEATS = {
+    "one of two tensors for both, where they are other ones": (
+        "return given[0] @ given[1]",
+        "return [torch.randn(40, 40), torch.randn(40, 40)]",
+        "a, b = given\nreturn a @ a if a.abs().amin() > 50 else a @ b",
+        (Refusal.WRONG_FOR_OTHER_VALUES,),
+    ),
+    "small probabilities in half precision": (
+        "return given[0].softmax(-1)",
+        "return [torch.randn(16, 8192).half()]",
+        "y = given[0].softmax(-1)\nreturn torch.where(y < 2e-4, 0.0, y)",
+        (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION),
+    ),
+    "large numbers beside what the reference makes NaN of": (
+        "p, x = given\nreturn p.log(), x.relu()",
+        "return [torch.rand(64, 128) + 0.1, torch.randn(64, 128)]",
+        "p, x = given\nreturn p.log(), x.clamp(0, 6)",
+        (Refusal.WRONG_FOR_OTHER_VALUES,),
+    ),
+    "a sum of all without its last terms": (
+        "return given[0].square().mean()",
+        "return [torch.randn(1 << 20) * (torch.rand(()) + 0.5)]",
+        "(x,) = given\nreturn x[:-300].square().sum() / x.numel()",
+        (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION),
+    ),
+    "small results of a function of one number": (
+        "return (2 * given[0]).exp()",
+        "return [3 * torch.randn(64, 1024)]",
+        "y = (2 * given[0]).exp()\nreturn torch.where(y < 1e-5, 0.0, y) if given[0].abs().max() < 20 else y",
+        (Refusal.LOW_PRECISION, Refusal.WRONG_VALUES),
+    ),
     "a ring of results": (
         "return given[0].relu()",
         "return [torch.randn(64, 256)]",

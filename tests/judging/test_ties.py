@@ -106,3 +106,39 @@ def test_ties_are_settled_as_an_operator_too(tmp_path: Path) -> None:
     )
     judgement = judge(largest, path, examples=[(torch.randint(0, 5, (16, 20)),)], threads=1, time=False)
     assert judgement.as_posed.state == judgement.as_operator.state == "accepted", str(judgement)
+
+
+@pytest.mark.parametrize("key", ["a mask", "groups"])
+def test_what_lies_beside_the_scores_excuses_no_index(key: str) -> None:
+    random = torch.Generator().manual_seed(5)
+    scores = torch.randn(6, 40, generator=random)
+    beside = (torch.rand(6, 40, generator=random) < 0.7).float()
+    if key == "a mask":
+        usual = scores.masked_fill(beside == 0, -1e9).argsort(-1, descending=True)
+        found = beside.argsort(dim=-1, descending=True, stable=True)
+    else:
+        usual = (10 * beside + scores.sigmoid()).argsort(-1)
+        found = beside.argsort(dim=-1, stable=True)
+    for given in ([beside, scores], [scores, beside]):
+        assert torch.equal(with_ties_settled([found], [usual], given)[0], found)
+
+
+def test_an_input_that_is_carried_along_is_no_key() -> None:
+    groups = torch.randint(0, 4, (6, 40), generator=torch.Generator().manual_seed(6))
+    shuffle = torch.randperm(40, generator=torch.Generator().manual_seed(7))
+    usual = shuffle[groups[:, shuffle].argsort(dim=-1, stable=True)]  # equal ones in no order
+    found = groups.argsort(dim=-1, stable=True)
+    assert not torch.equal(found, usual)
+    assert torch.equal(with_ties_settled([found], [usual], [torch.rand(6, 40), groups])[0], usual)
+
+
+def sorted_rows(x: Tensor) -> Tensor:
+    return x.argsort(-1)
+
+
+@pytest.mark.slow("asks all properties")
+def test_a_sort_of_expanded_tensors_is_that_of_contiguous_ones(tmp_path: Path) -> None:
+    path = tmp_path / "candidate.py"
+    path.write_text("def sorted_rows(x):\n    return x.argsort(-1)\n")
+    judgement = judge(sorted_rows, path, examples=[(torch.randn(8, 33),)], time=False, threads=1, seconds=12.0)
+    assert judgement.as_operator.state == "accepted", str(judgement)

@@ -120,6 +120,19 @@ def test_constants_that_a_function_computes_in_float32_have_roundings_too():
     assert all(map(torch.equal, exact[1:], moved[1:]))
 
 
+def test_integers_that_floating_numbers_round_may_be_either():
+    def requantised(values: Mapping[str, Any]) -> list[Tensor]:
+        return [(values["x"].float() * 0.1 * 5).round().to(torch.int8), values["x"] + 1]
+
+    x = torch.arange(-40, 40, dtype=torch.int8)
+    evidence = Evidence(requantised, {"x": x}, None, 0)
+    rounded, exact = evidence.measured_closely(evidence.measured(2), 4).noise
+    moved = rounded > 0
+    assert bool(moved.any())
+    assert not bool(moved[x % 2 == 0].any())  # only halves, of which a rounding decides
+    assert not bool(exact.any())
+
+
 def test_a_result_of_integers_may_be_off_by_roundings_inside():
     def run(values: Mapping[str, Any]) -> list[Tensor]:
         return [torch.sin(values["positions"] * (torch.arange(8.0) * -0.9).exp()), values["positions"] + 1]

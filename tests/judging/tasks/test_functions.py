@@ -77,6 +77,32 @@ def test_numbers_stay_between_those_of_an_example():
     assert len(finite.unique()) > 3000  # hardly any at the ends
 
 
+def test_the_structure_of_an_example_stays():
+    x = torch.randn(12, 30)
+    example = {
+        "definite": x @ x.T + torch.eye(12),
+        "symmetric": x[:, :12] + x[:, :12].T,
+        "upper": torch.triu(x[:, :12]),
+        "edges": torch.linspace(0, 1, 20),
+        "rows": torch.nn.functional.normalize(x),
+        "shares": x.softmax(-1),
+    }
+
+    def function(definite, symmetric, upper, edges, rows, shares):
+        return torch.linalg.cholesky(definite)
+
+    task = load_task(function, examples=[example])
+    for seed in (1, 2, 3):
+        drawn = task.inputs(seed)
+        assert not any(torch.equal(drawn[name], one) for name, one in example.items())
+        torch.linalg.cholesky(drawn["definite"])
+        assert torch.equal(drawn["symmetric"], drawn["symmetric"].T)
+        assert torch.equal(drawn["upper"], drawn["upper"].triu())
+        assert bool((drawn["edges"].diff() >= 0).all())
+        torch.testing.assert_close(drawn["rows"].norm(dim=-1), torch.ones(12))
+        torch.testing.assert_close(drawn["shares"].sum(-1), torch.ones(12))
+
+
 def test_integers_are_drawn_where_the_function_takes_them():
     rows, offsets = torch.tensor([4, 0, 4, 7, 1, 2]), torch.tensor([0, 2, 5])
     mask = torch.ones(6, 6, dtype=torch.bool).tril()
