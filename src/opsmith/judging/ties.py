@@ -16,6 +16,8 @@ __all__ = ["settling_ties", "with_ties_settled"]
 _INDICES = (torch.int32, torch.int64)
 # A reference that returns so many equal neighbours, all in the order of their indices, is a stable sort: that is asked then.
 _SURE = 16
+# Of so many steps few runs are in order by chance; of an input that decides in some, as beside a mask, this part is.
+_LONG_RUN, _MOST_RUNS = 5, 0.4
 
 
 def with_ties_settled(found: Sequence[Tensor], usual: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
@@ -63,36 +65,53 @@ def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor]) -> Tensor:
         if not sources:
             continue
         elements = [one.to(found.device).gather(dim, usual.long()) for one in sources]
-        keys = _sorted_by(elements, dim) or ([0] if len(sources) == 1 else [])
+        keys = _sorted_by(elements, dim) or ({0: torch.ones_like(found, dtype=torch.bool)} if len(sources) == 1 else {})
         if not keys or any(_is_stable(usual, elements[number], dim) for number in keys):
             return found
         same = torch.ones_like(found, dtype=torch.bool)
-        for number in keys:
+        for number, decides in keys.items():
             places, right = sources[number].to(found.device).gather(dim, found.long()), elements[number]
-            same &= (places == right) | (places.isnan() & right.isnan())
+            same &= (places == right) | (places.isnan() & right.isnan()) | ~decides
         return torch.where(same, usual, found)
     return found
 
 
-def _sorted_by(elements: Sequence[Tensor], dim: int) -> list[int]:
-    """Return which inputs, by number, the reference has sorted: those in order, and among equal ones of these others.
+def _sorted_by(elements: Sequence[Tensor], dim: int) -> dict[int, Tensor]:
+    """Return which inputs, by number, the reference has sorted, and where: those in order, and others among equal ones.
 
-    `elements` are of each input what lies at the reference's indices. An input that is only carried along is in no order.
+    `elements` are of each input what lies at the reference's indices. One that is only carried along is in no order.
     """
-    steps = [(one.to(torch.int8) if one.dtype is torch.bool else one).diff(dim=dim) for one in elements]
+    rows = [(one.to(torch.int8) if one.dtype is torch.bool else one).movedim(dim, -1) for one in elements]
+    steps = [one.reshape(-1, one.shape[-1]).diff(dim=-1) for one in rows]
     is_open = torch.ones_like(steps[0], dtype=torch.bool)
-    keys: list[int] = []
+    keys: dict[int, Tensor] = {}
     while True:
-        left = [number for number in range(len(steps)) if number not in keys]
-        more = next((number for number in left if _is_in_order(steps[number][is_open])), None)
-        if more is None:
+        left = (number for number in range(len(steps)) if number not in keys)
+        found = ((number, _places_in_order(steps[number], is_open)) for number in left)
+        number, places = next(((number, one) for number, one in found if one is not None), (-1, None))
+        if places is None:
             return keys
-        keys.append(more)
-        is_open &= (steps[more] == 0) | steps[more].isnan()
+        keys[number] = places.reshape(rows[number].shape).movedim(-1, dim)
+        is_open &= (steps[number] == 0) | steps[number].isnan() | ~places[:, 1:]
 
 
-def _is_in_order(steps: Tensor) -> bool:
-    return not bool((steps > 0).any()) or not bool((steps < 0).any())
+def _places_in_order(steps: Tensor, is_open: Tensor) -> Tensor | None:
+    """Return the places [R, N] in runs of open steps [R, N - 1] that go one way; None where most runs are in no order."""
+    begins = torch.ones(len(steps), steps.shape[1] + 1, dtype=torch.bool, device=steps.device)
+    begins[:, 1:] = ~is_open
+    runs = begins.flatten().cumsum(0).reshape(begins.shape) - 1
+    count = int(runs.max()) + 1
+    of_steps = runs[:, 1:][is_open]
+
+    def counted(steps: Tensor) -> Tensor:
+        return torch.bincount(of_steps[steps[is_open]], minlength=count)
+
+    ups, downs = counted(steps > 0), counted(steps < 0)
+    in_order = (ups == 0) | (downs == 0)
+    long = counted(torch.ones_like(is_open)) >= _LONG_RUN
+    told = in_order[long] if bool(long.any()) else in_order
+    is_key = bool(in_order.all()) or (bool(long.any()) and float(told.float().mean()) >= _MOST_RUNS)
+    return in_order[runs] if is_key else None
 
 
 def _indexed_dims(source: Tensor, indices: Tensor) -> list[int]:
