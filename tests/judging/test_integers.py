@@ -101,3 +101,5 @@ def test_what_integers_say_of_others() -> None:
     assert not has_offsets(calls)
     assert has_offsets([{"i": [first, OFFSETS]}])
     assert not has_offsets([{"i": torch.ones(9, dtype=torch.int64)}])
+    assert not has_offsets([{"i": first.to(torch.uint8)}])
+    assert ranges_of([{"i": torch.tensor([9, 65535], dtype=torch.uint16)}]) == {"i": (9, 65535)}

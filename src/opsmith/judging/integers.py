@@ -45,4 +45,4 @@ def _integers(call: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
         for one in value if isinstance(value, list | tuple) else (value,):
             is_integer = isinstance(one, Tensor) and not one.is_floating_point() and not one.is_complex()
             if is_integer and one.dtype is not torch.bool and one.numel():
-                yield name, one
+                yield name, one.to(torch.int64)  # of unsigned ones no difference is below zero

@@ -81,7 +81,7 @@ def _sorted_by(elements: Sequence[Tensor], dim: int) -> dict[int, Tensor]:
 
     `elements` are of each input what lies at the reference's indices. One that is only carried along is in no order.
     """
-    rows = [(one.to(torch.int8) if one.dtype is torch.bool else one).movedim(dim, -1) for one in elements]
+    rows = [(one if one.is_floating_point() else one.to(torch.int64)).movedim(dim, -1) for one in elements]
     steps = [one.reshape(-1, one.shape[-1]).diff(dim=-1) for one in rows]
     is_open = torch.ones_like(steps[0], dtype=torch.bool)
     keys: dict[int, Tensor] = {}
