@@ -49,10 +49,10 @@ def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tens
         expected = trial.expected(values, case)
     except Exception:
         return False
-    has_nan = case is not None and isinstance(expected, Expected) and any(map(_has_nan, expected.values))
     found = trial.call(values, keep=True)
-    if has_nan:
-        assert isinstance(expected, Expected)
+    has_nan = False
+    if case is not None and isinstance(expected, Expected) and any(map(_has_nan, expected.values)):
+        has_nan = True
         try:
             counted = _without_nan(found, expected)
         except Exception:
@@ -72,13 +72,14 @@ def _without_nan(found: list[Tensor], expected: Expected) -> list[Tensor] | None
     """
     if expected.own is None or [one.shape for one in found] != [one.shape for one in expected.values]:
         return None
-    pointwise = expected.limits.pointwise
-    return [
-        one
-        if not _has_nan(value)
-        else (one.masked_fill(value.isnan().to(one.device), torch.nan) if alone else own.to(one.device))
-        for one, value, own, alone in zip(found, expected.values, expected.own, pointwise, strict=True)
-    ]
+
+    def counted(one: Tensor, value: Tensor, own: Tensor, alone: bool) -> Tensor:
+        if not _has_nan(value):
+            return one
+        return one.masked_fill(value.isnan().to(one.device), torch.nan) if alone else own.to(one.device)
+
+    every = zip(found, expected.values, expected.own, expected.limits.pointwise, strict=True)
+    return [counted(*one) for one in every]
 
 
 def hold_other(trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]]) -> bool:

@@ -49,18 +49,20 @@ def task_as_operator(trial: Trial, kernel: Callable[..., Any], seed: int) -> Tas
     numbers = _ComplexNumbers.of(trial, next(iter(calls.values())))
     if numbers:
         calls = {label: in_pairs(values) for label, values in calls.items()}
-    posed = _subject(trial, kernel, calls, numbers, seed, None)
+
+    def described(signature: Signature | None, why_posed: str = "") -> TaskAsOperator:
+        return TaskAsOperator(_subject(trial, kernel, calls, numbers, seed, signature), bool(numbers), why_posed)
+
     if task.signature is None:
-        return TaskAsOperator(posed, bool(numbers))
+        return described(None)
     if has_offsets(calls.values()):
-        return TaskAsOperator(posed, bool(numbers), "offsets among the integers fit the task's own sizes alone")
-    subject = _subject(trial, kernel, calls, numbers, seed, task.signature)
-    if task.kind != "definition":
-        subject = replace(subject, integers=ranges_of(calls.values()))
-    bounded = with_bounds_of_a_child(subject, trial.until_s)
+        return described(None, "offsets among the integers fit the task's own sizes alone")
+    found = described(task.signature)
+    integers = {} if task.kind == "definition" else ranges_of(calls.values())
+    bounded = with_bounds_of_a_child(replace(found.subject, integers=integers), trial.until_s)
     if bounded is None:
-        return TaskAsOperator(posed, bool(numbers), "the reference crashes at integers that are not the task's")
-    return TaskAsOperator(bounded, bool(numbers))
+        return described(None, "the reference crashes at integers that are not the task's")
+    return replace(found, subject=bounded)
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,12 @@ _NEAR_ONE, _UNITS = 1e-4, 8
 class Structure:
     """What all draws of a tensor have in common.
 
-    Where `fixed` is true the `numbers` are the same in all. They are symmetric, or positive definite as well, or sorted
-    along the last dimension, in which the sum of rows is 1 (`unit_norm` is 1, and none is negative) or their length (2).
+    `fixed` are the places where all have the same number, as a mask, and these numbers. All are symmetric, or positive
+    definite as well, or sorted along the last dimension, in which the sum of rows is 1 (`unit_norm` is 1, and none is
+    negative) or their length (2).
     """
 
-    fixed: Tensor | None = None
-    numbers: Tensor | None = None
+    fixed: tuple[Tensor, Tensor] | None = None
     is_symmetric: bool = False
     is_definite: bool = False
     is_sorted: bool = False
@@ -57,8 +57,10 @@ class Structure:
     @property
     def is_scalable(self) -> bool:
         """Whether the numbers times any factor have it too."""
-        fixed = self.numbers[self.fixed] if self.fixed is not None and self.numbers is not None else None
-        return self.unit_norm == 0 and (fixed is None or bool((fixed == 0).all()))
+        if self.fixed is None:
+            return self.unit_norm == 0
+        places, numbers = self.fixed
+        return self.unit_norm == 0 and bool((numbers[places] == 0).all())
 
 
 def is_choice(value: Any) -> bool:
@@ -71,14 +73,21 @@ def is_choice(value: Any) -> bool:
 
 def structures_of(make: Callable[[int], Mapping[str, Any]], seed: int) -> dict[str, Structure]:
     """Return what the draws of some seeds have in common, by argument."""
-    draws = [make(seed + number) for number in range(_DRAWS)]
-    return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
+    return _structures(_draws(make, seed))
 
 
 def may_be_scaled(make: Callable[[int], Mapping[str, Any]], seed: int) -> bool:
     """Whether all of a call's numbers may be multiplied by one, and are like those of a task's."""
-    structures = structures_of(make, seed)
-    return all(one.is_scalable for one in structures.values()) and not any(map(is_choice, make(seed).values()))
+    draws = _draws(make, seed)
+    return not any(map(is_choice, draws[0].values())) and all(one.is_scalable for one in _structures(draws).values())
+
+
+def _draws(make: Callable[[int], Mapping[str, Any]], seed: int) -> list[Mapping[str, Any]]:
+    return [make(seed + number) for number in range(_DRAWS)]
+
+
+def _structures(draws: Sequence[Mapping[str, Any]]) -> dict[str, Structure]:
+    return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
 
 
 def structure_of(draws: Sequence[Any]) -> Structure:
@@ -94,8 +103,7 @@ def structure_of(draws: Sequence[Any]) -> Structure:
     is_square = first.dim() > 1 and first.shape[-2] == last > 1
     is_symmetric = is_square and all(torch.equal(one, one.mT) for one in draws)
     return Structure(
-        fixed if has_fixed else None,
-        first if has_fixed else None,
+        (fixed, first) if has_fixed else None,
         is_symmetric,
         is_symmetric and first.numel() <= _MOST_OF_MATRICES and all(map(_is_definite, draws)),
         last > 2 and all(bool((one.diff(dim=-1) >= 0).all()) for one in draws),
@@ -114,7 +122,7 @@ def like_example(value: Tensor, example: Tensor, factor: float) -> Tensor:
     for half in (torch.tril, torch.triu) if is_square and bool(example.any()) else ():
         if torch.equal(half(example), example):
             outside = half(torch.ones_like(example, dtype=torch.bool)).logical_not()
-            known = replace(known, fixed=outside, numbers=torch.zeros_like(example))
+            known = replace(known, fixed=(outside, torch.zeros_like(example)))
     return _structured(value, example, known) if known else value
 
 
@@ -145,8 +153,9 @@ def _structured(value: Tensor, old: Tensor, known: Structure) -> Tensor:
         return old * factor
     if known.is_symmetric:
         value = value.triu() + value.triu(1).mT
-    if known.fixed is not None and known.numbers is not None:
-        value = torch.where(known.fixed.to(value.device), known.numbers.to(value), value)
+    if known.fixed is not None:
+        places, numbers = known.fixed
+        value = torch.where(places.to(value.device), numbers.to(value), value)
     if known.unit_norm:
         value = _with_unit_rows(value, old, known.unit_norm)
     return value.sort(-1).values if known.is_sorted else value

@@ -16,6 +16,7 @@ __all__ = [
     "coarsest",
     "copied",
     "floating_names",
+    "integer_names",
     "mapped",
     "perturbed",
     "upcast",

@@ -71,11 +71,6 @@ class Evidence:
         """Where the results are."""
         return self.exact[0].device if self.exact else torch.device("cpu")
 
-    @property
-    def is_of_floating(self) -> bool:
-        """Whether an argument is floating, so that it can be off by a rounding."""
-        return bool(self._floating)
-
     def certain(self) -> Measurement:
         """Return what is known without another run: how far off the reference itself is in the element type."""
         nothing = [torch.zeros((), dtype=torch.float64, device=value.device).expand_as(value) for value in self.exact]
