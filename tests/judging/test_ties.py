@@ -57,6 +57,13 @@ def test_the_order_of_a_stable_reference_is_asked() -> None:
     assert torch.equal(with_ties_settled([usual], [found], [x])[0], found)
 
 
+def test_equal_rows_show_no_order() -> None:
+    row = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    usual, found = torch.tensor([0, 1, 2, 3]), torch.tensor([1, 0, 2, 3])
+    many = [one.expand(40, 4) for one in (row, usual, found)]
+    assert torch.equal(with_ties_settled([many[2]], [many[1]], [many[0]])[0], many[1])
+
+
 def order(x: Tensor) -> Tensor:
     return torch.argsort(x, stable=True)
 

@@ -15,7 +15,8 @@ __all__ = ["settling_ties", "with_ties_settled"]
 
 _INDICES = (torch.int32, torch.int64)
 # A reference that returns so many equal neighbours, all in the order of their indices, is a stable sort: that is asked then.
-_SURE = 16
+# Of so many rows it is looked at whether they differ.
+_SURE, _ROWS = 16, 256
 # Of so many steps few runs are in order by chance; of an input that decides in some, as beside a mask, this part is.
 _LONG_RUN, _MOST_RUNS = 5, 0.4
 
@@ -135,7 +136,14 @@ def _are_indices(indices: Tensor, source: Tensor, dim: int) -> bool:
 
 
 def _is_stable(indices: Tensor, elements: Tensor, dim: int) -> bool:
-    """Whether neighbours that tie come in the order of their indices, more often than by chance."""
+    """Whether neighbours that tie come in the order of their indices, more often than by chance.
+
+    Rows that are alike, as of an expanded tensor, have one order by one chance.
+    """
     tie = elements.diff(dim=dim) == 0 if elements.dtype is not torch.bool else elements.int().diff(dim=dim) == 0
     in_order = indices.diff(dim=dim)[tie] > 0
-    return in_order.numel() >= _SURE and bool(in_order.all())
+    if in_order.numel() < _SURE or not bool(in_order.all()):
+        return False
+    rows = indices.movedim(dim, -1).reshape(-1, indices.shape[dim])
+    some = rows[:: -(-len(rows) // _ROWS)]
+    return in_order.numel() * len(some.unique(dim=0)) / len(some) >= _SURE
