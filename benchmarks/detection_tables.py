@@ -82,8 +82,13 @@ def _profile_table(row: Row) -> str:
 
 
 def scaling_figures() -> str:
-    """Return what several GPUs do of the work of one, from benchmarks/detection_scaling.py."""
-    content = json.loads((RESULTS / "detection_scaling.json").read_text(encoding="utf-8"))
+    """Return what several GPUs do of the work of one, from benchmarks/detection_scaling.py: a table for each result file."""
+    files = RESULTS.glob("detection_scaling*.json")
+    contents = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    return "\n\n".join(map(_scaling_table, sorted(contents, key=lambda content: str(content["date"]), reverse=True)))
+
+
+def _scaling_table(content: dict[str, Any]) -> str:
     head = ["", "GPUs", "images/s", "of so many times one GPU", "NCCL alone", "first step, empty store", "full store"]
     lines = [
         f"Mask R-CNN R50-FPN, 800 x 1344, bf16, {content['batch']} images a GPU; GPUs of one host, {content['device']}, "
