@@ -144,6 +144,12 @@ CHEATS = {
         "(x,) = given\nreturn x[:-300].square().sum() / x.numel()",
         (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION),
     ),
+    "a loss without its last rows": (
+        "return torch.nn.functional.cross_entropy(given[0], given[1])",
+        "return [2 * torch.randn(4096, 64) * (torch.rand(()) + 0.5), torch.randint(0, 64, (4096,))]",
+        "return torch.nn.functional.cross_entropy(given[0][:-2], given[1][:-2])",
+        (Refusal.WRONG_FOR_OTHER_VALUES, Refusal.LOW_PRECISION),
+    ),
     "small results of a function of one number": (
         "return (2 * given[0]).exp()",
         "return [3 * torch.randn(64, 1024)]",

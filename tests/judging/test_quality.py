@@ -33,6 +33,14 @@ REFUSED = {
     "returns nothing": (task_of(lambda x: None, SQUARE), "returns no tensor"),
     "gives NaN": (task_of(lambda x: x.log(), SQUARE), "output 0 of its reference is not finite"),
     "draws numbers": (task_of(torch.nn.functional.dropout, SQUARE), "disagrees with itself"),
+    "leaves an order open": (
+        task_of(lambda x, y: y[(4 * x[:, 0]).int().argsort()], (400, 3), (400, 5)),
+        "output 0 of its reference depends on the order of equal elements",
+    ),
+    "takes any of equal elements": (
+        task_of(lambda x, y: y.gather(-1, x.round().topk(8, dim=-1).indices), (8, 400), (8, 400)),
+        "depends on the order of equal elements, which sort and topk leave open",
+    ),
     "has zero weights": (
         task_of(lambda x, y: x @ y + x.sum(), SQUARE, (48, 8), zero="y", lifted="y"),
         "the weight layer.y is zero",
@@ -63,6 +71,10 @@ REFUSED = {
     "raises": (task_of(lambda x: x @ x, SQUARE), "raises RuntimeError on its own inputs"),
 }
 ACCEPTED = {
+    "keeps an order": task_of(lambda x, y: y[(4 * x[:, 0]).int().argsort(stable=True)], (400, 3), (400, 5)),
+    "returns an order alone": task_of(lambda x: ((4 * x).int().argsort(dim=0), x.exp()), (400, 3)),
+    "sorts, and sorts back": task_of(lambda x: x[(o := (4 * x).int().argsort())].exp()[o.argsort()], (400,)),
+    "sorts what has no equal ones": task_of(lambda x, y: y[x[:, 0].argsort(descending=True)], (400, 3), (400, 5)),
     "a softmax": task_of(lambda x: torch.softmax(x, -1), (4, 20000)),
     "a product": task_of(lambda x, y: x @ y, (64, 4000), (4000, 16)),
     "a sum": task_of(lambda x: x.sum(-1), (32, 4000)),

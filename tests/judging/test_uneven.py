@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned
+from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned, with_large_ends
 from opsmith.subject.draws import Draws
 
 # Each with numbers near zero, without which none nearly vanish.
@@ -77,6 +77,24 @@ def test_no_sample_of_a_stride_shows_the_mean(step: int) -> None:
 def test_in_a_long_tensor_the_small_parts_count_too() -> None:
     value = torch.rand(1 << 21)
     assert all(float(layered(Draws(seed))(value, value).mean()) > 0.01 for seed in (1, 2, 3))
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+def test_ends_decide_about_a_sum_of_squares(dim: int) -> None:
+    value = torch.randn(64, 4096, generator=torch.Generator().manual_seed(13))
+    found = with_large_ends(dim)(value, value)
+    squares = found.square().sum(1 if dim == 0 else 0)
+    assert float(squares[[0, -1]].min()) > 0.2 * float(squares.sum())
+    assert torch.equal(found.narrow(dim, 1, value.shape[dim] - 2), value.narrow(dim, 1, value.shape[dim] - 2))
+
+
+def test_ends_stay_far_from_an_overflow() -> None:
+    value = torch.full((4096, 16), 3.0).half()
+    assert float(with_large_ends(0)(value, value).max()) < torch.finfo(torch.float16).max / 256
+    large = torch.full((64, 16), 1e37)
+    assert with_large_ends(0)(large, large) is large
+    nothing = torch.zeros(64, 16)
+    assert with_large_ends(0)(nothing, nothing) is nothing
 
 
 @pytest.mark.parametrize("lost", LOST_BITS)

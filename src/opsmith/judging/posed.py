@@ -26,6 +26,7 @@ from opsmith.judging.posed_numbers import (
     other_kinds_in_places,
     own_last_bits,
     own_made_small,
+    own_with_large_ends,
 )
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
@@ -58,6 +59,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("other kinds of numbers", other_kinds),
         ("other kinds in places", other_kinds_in_places),
         ("own numbers, some of them small", own_made_small),
+        ("own numbers, large ends", own_with_large_ends),
         ("own numbers, their last bits", own_last_bits),
     )
     label = ""

@@ -16,12 +16,19 @@ from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, strew
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.structure import Structure, is_choice, structures_of, with_structure
 from opsmith.judging.trial import Trial, Values
-from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned
+from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned, with_large_ends
 from opsmith.subject.case import Case
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
 
-__all__ = ["PosedDraws", "other_kinds", "other_kinds_in_places", "own_last_bits", "own_made_small"]
+__all__ = [
+    "PosedDraws",
+    "other_kinds",
+    "other_kinds_in_places",
+    "own_last_bits",
+    "own_made_small",
+    "own_with_large_ends",
+]
 
 # Other kinds of numbers, see `subject.values`: over six decades, all near a hundred, all small, integers and halves.
 _KINDS = ("mixed", "big", "faint", "ties")
@@ -132,6 +139,20 @@ def own_made_small(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]])
         values = with_structure(values, old, posed.structures)
         if any(values[name] is not old[name] for name in names):
             hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
+
+
+def own_with_large_ends(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
+    """The task's numbers, but for larger ones in the first and last rows, and then columns, of all tensors."""
+    for number, (dim, ends) in enumerate({0: "rows", -1: "columns"}.items()):
+        old = posed.values(number)
+        is_kept = {name: name in trial.task.lifted or is_choice(value) for name, value in old.items()}
+        change = with_large_ends(dim)
+        values = {name: one if is_kept[name] else changed(one, one, change) for name, one in old.items()}
+        values = with_structure(values, old, posed.structures)
+        if any(values[name] is not old[name] for name in old):
+            label = f"the first and last {ends} much larger"
+            case = replace(as_case(in_pairs(values), trial.task.parameters), label=label, group="values")
+            hold_other(trial, posed.label, case, values, earlier)
 
 
 def own_last_bits(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:

@@ -6,6 +6,7 @@ The limits are those that published judges have (a tolerance of 1e-2), and the f
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from opsmith.judging.posed_call import PosedCall, copied
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.stable_order import StableOrder
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import same_tensor
 from opsmith.subject.blame import is_out_of_memory
@@ -124,10 +126,25 @@ def _is_not_finite(call: PosedCall) -> str:
 
 
 def _disagrees_with_itself(call: PosedCall) -> str:
-    for index, (one, again) in enumerate(zip(call.results, call.run(call.values), strict=True)):
-        if not _is_near(one, again, _SELF):
-            return f"its reference disagrees with itself: output {index} differs between two calls with the same inputs"
+    again = _with_stable_order(call)
+    if again is not None and _unlike(call.results, again) is None:
+        return ""
+    if (index := _unlike(call.results, call.run(call.values))) is not None:
+        return f"its reference disagrees with itself: output {index} differs between two calls with the same inputs"
+    # Indices of equal elements are excused, see `ties`; what is made of them is not.
+    if again is not None and (index := _unlike(call.results, again, integers=False)) is not None:
+        return (
+            f"output {index} of its reference depends on the order of equal elements, which sort and topk leave open: "
+            "sort with stable=True, or give inputs without equal ones"
+        )
     return ""
+
+
+def _with_stable_order(call: PosedCall) -> list[Tensor] | None:
+    """Return what the reference gives where equal elements stay in order; None where it cannot be watched."""
+    with contextlib.suppress(Exception), StableOrder():  # type: ignore[no-untyped-call]
+        return call.run(call.values)
+    return None
 
 
 def _has_zero_weights(call: PosedCall) -> str:
@@ -220,6 +237,12 @@ def _without_influence(call: PosedCall) -> Iterator[str]:
         results = call.run_other({**call.values, name: other})
         if results is not None and _are_near(call.results, results):
             yield f"results hardly depend on {name}: a candidate may leave it out"
+
+
+def _unlike(ones: Sequence[Tensor], others: Sequence[Tensor], *, integers: bool = True) -> int | None:
+    """Return which result two runs of one reference do not agree about, the first one."""
+    counted = (number for number, one in enumerate(ones) if integers or one.is_floating_point())
+    return next((number for number in counted if not _is_near(ones[number], others[number], _SELF)), None)
 
 
 def _are_near(ones: Sequence[Tensor], others: Sequence[Tensor]) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opsmith.subject.draws import Draws
 
-__all__ = ["LOST_BITS", "layered", "rounded_down", "thinned"]
+__all__ = ["LOST_BITS", "layered", "rounded_down", "thinned", "with_large_ends"]
 
 # About so many numbers of the longest dimension stay as they are, and of a tensor at least so many.
 _FEW, _FEWEST = 4, 16
@@ -33,6 +33,10 @@ _NEAR_ZERO = 2.0**-10
 _SMALLER, _TOGETHER = 0.25, 2.0**-14
 _OF_ELEMENTS, _OF_UNITS = ((12, 5), (35, 17), (143, 71)), ((12, 5),)
 _FEWEST_UNITS = 36
+
+# What lies at an end of N slices is so many times larger for each root of N: alone it decides about a sum of N squares, and
+# counts in one of N numbers. It stays so far below the largest number of its type.
+_TIMES_ROOT, _FAR_FROM_OVERFLOW = 4.0, 2.0**-8
 
 # How many of a float32's 23 bits of a mantissa TensorFloat-32 rounds away, and bfloat16.
 LOST_BITS = (13, 16)
@@ -87,6 +91,23 @@ def layered(draws: Draws) -> _Change:
             shape = [size if other == dim else 1 for other in range(value.dim())]
             factor = factor * _levels(size, smaller, draws, value.device).view(shape)
         return _towards(wide, _nearest_to_zero(wide), factor).to(value.dtype)
+
+    return change
+
+
+def with_large_ends(dim: int) -> _Change:
+    """Return what makes the first and the last slice along a dimension larger; the tensor itself where they cannot be."""
+
+    def change(value: Tensor, _: Tensor) -> Tensor:
+        wide = _wide(value)
+        largest = float(wide.abs().nan_to_num(0.0, 0.0, 0.0).max())
+        room = torch.finfo(value.dtype).max * _FAR_FROM_OVERFLOW / largest if largest else 1.0
+        factor = 2.0 ** math.floor(math.log2(min(_TIMES_ROOT * math.sqrt(value.shape[dim]), room)))
+        if factor <= 1:
+            return value
+        factors = torch.ones(value.shape[dim], device=value.device)
+        factors[[0, -1]] = factor
+        return (wide.movedim(dim, -1) * factors).movedim(-1, dim).to(value.dtype)
 
     return change
 
