@@ -7,50 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import indent
 
 import pytest
 import torch
+from judging_kit.bodies import judgement_of
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from opsmith.judging.api import judge
 from opsmith.judging.refusals import Refusal
-from opsmith.judging.result import Judgement
 from opsmith.judging.structure import may_be_scaled
 
-_TASK = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(1))
-
-    def forward(self, *given):
-{reference}
-
-def get_inputs():
-{inputs}
-
-def get_init_inputs():
-    return []
-"""
-_CANDIDATE = """
-import time
-import torch
-
-calls, kept = [], {{}}
-
-class ModelNew(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(1))
-
-    def forward(self, *given):
-        calls.append(0)
-{body}
-"""
 HONEST = {
     "differences of two tensors of one shape": (
         "a, b = given\nreturn (a[:, None] - b).square().sum(-1)",
@@ -202,13 +168,6 @@ CHEATS = {
         (Refusal.WRONG_VALUES,),
     ),
 }
-
-
-def judgement_of(folder: Path, reference: str, inputs: str, candidate: str) -> Judgement:
-    task, own = folder / "task.py", folder / "candidate.py"
-    task.write_text(_TASK.format(reference=indent(reference, " " * 8), inputs=indent(inputs, " " * 4)))
-    own.write_text(_CANDIDATE.format(body=indent(candidate, " " * 8)))
-    return judge(task, own, threads=1, time=False, operator=False)
 
 
 @pytest.mark.parametrize("case", HONEST.values(), ids=HONEST)

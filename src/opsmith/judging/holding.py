@@ -8,17 +8,21 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.diagnosis import charge_for
+from opsmith.judging.domains import leaves_domain
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.case import Case
+from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
 
 __all__ = ["Refused", "hold", "hold_other", "hold_taken"]
 
 # Results of calls that later ones are held against: the first, the last, and those between while they are small.
 _FEWEST_EARLIER, _EARLIER_BYTES = 2, 1 << 30
+# Where a recurrence has come to such numbers another form of it meets infinities.
+_EXPLODED = 2.0**63
 
 
 class Refused(Exception):  # noqa: N818 -- it carries a verdict
@@ -42,27 +46,32 @@ def hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier:
 def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None) -> bool:
     """Raise Refused if results are wrong for numbers that the reference takes; others do not count.
 
-    Nor does what the reference makes NaN of, of finite numbers of another kind, a `case`: the task has none of these.
-    Returns whether all counted.
+    Nor does what the reference makes NaN of, of finite numbers of another kind, a `case`: the task has none of these. Nor do
+    integers that it makes by way of NaN, or what is not finite beside numbers that explode. Returns whether all counted.
     """
     try:
         expected = trial.expected(values, case)
     except Exception:
         return False
     found = trial.call(values, keep=True)
-    has_nan = False
-    if case is not None and isinstance(expected, Expected) and any(map(_has_nan, expected.values)):
-        has_nan = True
+    is_outside = False
+    if case is not None and isinstance(expected, Expected):
+        is_outside = any(map(_has_nan, expected.values))
         try:
-            counted = _without_nan(found, expected)
+            counted = _without_nan(found, expected) if is_outside else found
         except Exception:
             return False  # the reference does not take what is beside those numbers
         if counted is None:
             return False
+        if any(map(_explodes, expected.values)):
+            is_outside, counted = True, _without_overflow(counted, expected)
         found = counted
     if (wrong := trial.wrong(found, expected)) is not None:
+        is_discrete = isinstance(wrong, Disagreement) and not found[wrong.output].is_floating_point()
+        if case is not None and is_discrete and leaves_domain(trial, values):
+            return False
         raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
-    return not has_nan
+    return not is_outside
 
 
 def _without_nan(found: list[Tensor], expected: Expected) -> list[Tensor] | None:
@@ -80,6 +89,22 @@ def _without_nan(found: list[Tensor], expected: Expected) -> list[Tensor] | None
 
     every = zip(found, expected.values, expected.own, expected.limits.pointwise, strict=True)
     return [counted(*one) for one in every]
+
+
+def _without_overflow(found: list[Tensor], expected: Expected) -> list[Tensor]:
+    """Return results with the reference's numbers where they are not finite: an order of things has overflowed inside."""
+    same = zip(found, expected.values, strict=False)
+    return [
+        torch.where(one.isfinite(), one, value.to(one))
+        if one.is_floating_point() and one.shape == value.shape and _explodes(value)
+        else one
+        for one, value in same
+    ] + found[len(expected.values) :]
+
+
+def _explodes(value: Tensor) -> bool:
+    """Whether squares of a result's numbers, of which there are more than one, leave float32."""
+    return value.is_floating_point() and value.numel() > 1 and bool((value.abs() > _EXPLODED).any())
 
 
 def hold_other(trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]]) -> bool:

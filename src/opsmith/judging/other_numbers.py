@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
-from opsmith.judging.structure import is_choice
+from opsmith.judging.structure import SHORT, is_choice
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Values
@@ -23,13 +23,15 @@ from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.draws import Draws
 from opsmith.subject.examples import as_case
 
-__all__ = ["STREWN", "cases_of_kinds", "changed", "mixed", "strewn", "values_of"]
+__all__ = ["STREWN", "cases_of_kinds", "changed", "mixed", "strewn", "values_of", "with_own_sign"]
 
 # The part of the elements that are other ones where most stay.
 _PLACES, _FEWEST = 1 / 8, 64
 # In how many places of a tensor another kind of numbers lies, in one call and in another. A look at a 64th of a tensor sees
 # one of eight in one call of nine, and of two in one of 32; of these none may be what the code is wrong for.
 STREWN = (8, 2)
+# A tensor with so many times fewer numbers than the largest one stands beside it.
+_BESIDE = 8
 # Tensors of one shape have other numbers in each, and so do calls.
 _SEEDS_OF_A_KIND = 101
 
@@ -47,6 +49,8 @@ def changed(value: Any, other: Any, change: Callable[[Tensor, Tensor], Tensor]) 
         return value
     if value.is_complex():
         return torch.view_as_complex(change(as_real(value), as_real(other)).contiguous())
+    if value.is_floating_point() and value.itemsize == 1:
+        return change(value.view(torch.uint8), other.view(torch.uint8)).view(value.dtype)
     return change(value, other) if value.is_floating_point() else value
 
 
@@ -54,7 +58,10 @@ def mixed(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
     """Return what lays some of another tensor's numbers into the middle of one."""
 
     def change(old: Tensor, new: Tensor) -> Tensor:
-        chosen = draws.uniform(old) < _PLACES
+        # The numbers of a short row belong together, as the corners of a box.
+        is_short = old.dim() > 1 and old.shape[-1] <= SHORT
+        chosen = draws.uniform(old[..., :1] if is_short else old) < _PLACES
+        chosen = chosen.expand(old.shape).contiguous()
         edge = old.numel() // 4
         chosen.view(-1)[:edge] = False
         chosen.view(-1)[-edge:] = False
@@ -101,6 +108,36 @@ def _floating(value: Any, other: Any, seeds: Iterator[int]) -> Any:
 
 
 def values_of(case: Case, like: Values, device: str) -> dict[str, Any]:
-    """Return the arguments of a case, with complex tensors where another call has them."""
+    """Return the arguments of a case, with complex tensors where another call has them.
+
+    What has few numbers beside the largest tensor keeps the sign that all of its own have, and stays between 0 and 1 where
+    these are: it is a scale, a threshold or a probability more likely than what the function is of.
+    """
     built = case.build(device, device)
-    return {name: joined(built[name], places_of_complex(value)) for name, value in like.items()}
+    most = max((value.numel() for value in like.values() if isinstance(value, Tensor)), default=0)
+    found = {}
+    for name, own in like.items():
+        if case.base is not None and case.arguments[name] is case.base.arguments[name]:
+            found[name] = own
+            continue
+        value = joined(built[name], places_of_complex(own))
+        is_beside = isinstance(value, Tensor) and value.numel() * _BESIDE <= most
+        found[name] = _in_unit(with_own_sign(value, own), own) if is_beside else value
+    return found
+
+
+def with_own_sign(value: Any, own: Any) -> Any:
+    """Return a floating tensor with the sign that all numbers of another one have, which is one of the task's."""
+    is_other = isinstance(value, Tensor) and value is not own and value.is_floating_point() and not is_choice(own)
+    if not is_other or not own.numel():
+        return value
+    if bool((own >= 0).all()):
+        return value.abs()
+    return -value.abs() if bool((own <= 0).all()) else value
+
+
+def _in_unit(value: Tensor, own: Tensor) -> Tensor:
+    """Return finite numbers between 0 and 1 where all of another tensor's are, by the inverse of larger ones."""
+    if not value.is_floating_point() or not own.numel() or not bool(((own >= 0) & (own <= 1)).all()):
+        return value
+    return torch.where((value > 1) & value.isfinite(), 1 / value, value)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.holding import hold_other, hold_taken
-from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, strewn, values_of
+from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, strewn, values_of, with_own_sign
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.structure import Structure, is_choice, structures_of, with_structure
 from opsmith.judging.trial import Trial, Values
@@ -101,20 +101,12 @@ def _hold_in_domain(
 
 def _nearer(values: Values, own: Values) -> Iterator[dict[str, Any]]:
     """Yield other numbers with the sign of the task's own, where these have one, and then those of one argument alone."""
-    signed = {name: _with_sign_of(value, own[name]) for name, value in values.items()}
+    signed = {name: with_own_sign(value, own[name]) for name, value in values.items()}
     if any(signed[name] is not values[name] for name in values):
         yield signed
     changed_names = [name for name in values if values[name] is not own[name]]
     if len(changed_names) > 1:
         yield from ({**own, name: signed[name]} for name in changed_names)
-
-
-def _with_sign_of(value: Any, own: Any) -> Any:
-    if not isinstance(value, Tensor) or value is own or not value.is_floating_point() or not own.numel():
-        return value
-    if bool((own >= 0).all()):
-        return value.abs()
-    return -value.abs() if bool((own <= 0).all()) else value
 
 
 def _turned(value: Any, own: Any) -> Any:

@@ -5,6 +5,7 @@ A kernel may rely on that: a product with triangular matrices is posed for the z
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -15,6 +16,7 @@ from torch import Tensor
 
 __all__ = [
     "FEW",
+    "SHORT",
     "Structure",
     "is_choice",
     "like_example",
@@ -32,6 +34,8 @@ _DRAWS = 3
 _FIRST, _MOST, _MOST_OF_MATRICES = 1 << 12, 1 << 25, 1 << 20
 # Fewer numbers of an example are in order by chance.
 _FEWEST_SORTED = 5
+# The columns of so many may be in an order, as the corners of boxes are; of so few rows they are so by chance.
+SHORT, _FEWEST_ROWS = 8, 16
 # How far from 1 a norm is that has been made 1 in float32, and in units of a coarser type.
 _NEAR_ONE, _UNITS = 1e-4, 8
 
@@ -42,7 +46,7 @@ class Structure:
 
     `fixed` are the places where all have the same number, as a mask, and these numbers. All are symmetric, or positive
     definite as well, or sorted along the last dimension, in which the sum of rows is 1 (`unit_norm` is 1, and none is
-    negative) or their length (2).
+    negative) or their length (2). Of pairs of `ordered` columns the second is nowhere smaller.
     """
 
     fixed: tuple[Tensor, Tensor] | None = None
@@ -50,9 +54,11 @@ class Structure:
     is_definite: bool = False
     is_sorted: bool = False
     unit_norm: int = 0
+    ordered: tuple[tuple[int, int], ...] = ()
 
     def __bool__(self) -> bool:
-        return self.fixed is not None or self.is_symmetric or self.is_sorted or self.unit_norm > 0
+        has_rows = self.is_sorted or self.unit_norm > 0 or bool(self.ordered)
+        return self.fixed is not None or self.is_symmetric or has_rows
 
     @property
     def is_scalable(self) -> bool:
@@ -64,8 +70,12 @@ class Structure:
 
 
 def is_choice(value: Any) -> bool:
-    """Whether a tensor's floating-point numbers are few different ones."""
-    if not isinstance(value, Tensor) or not value.is_floating_point() or not FEW < value.numel() <= _MOST:
+    """Whether a tensor's floating-point numbers stay what they are: few different ones, or of a byte each, as float8 has."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return False
+    if value.itemsize == 1:
+        return True  # PyTorch has no arithmetic for them
+    if not FEW < value.numel() <= _MOST:
         return False
     flat = value.detach().reshape(-1)
     return len(flat[:_FIRST].unique()) <= FEW and len(flat.unique()) <= FEW
@@ -95,7 +105,7 @@ def structure_of(draws: Sequence[Any]) -> Structure:
     if not all(isinstance(one, Tensor) and one.is_floating_point() and 1 < one.numel() <= _MOST for one in draws):
         return Structure()
     first: Tensor = draws[0]
-    if len({one.shape for one in draws}) > 1:
+    if len({one.shape for one in draws}) > 1 or first.itemsize == 1:
         return Structure()
     fixed = reduce(torch.logical_and, (one == first for one in draws[1:]), torch.ones_like(first, dtype=torch.bool))
     has_fixed = bool(fixed.any()) and not bool(fixed.all())
@@ -108,11 +118,28 @@ def structure_of(draws: Sequence[Any]) -> Structure:
         is_symmetric and first.numel() <= _MOST_OF_MATRICES and all(map(_is_definite, draws)),
         last > 2 and all(bool((one.diff(dim=-1) >= 0).all()) for one in draws),
         next((norm for norm in (1, 2) if last > 1 and all(_has_unit_rows(one, norm) for one in draws)), 0),
+        _ordered_columns(draws),
     )
+
+
+def _ordered_columns(draws: Sequence[Tensor]) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of columns of which the second is never smaller, and mostly larger."""
+    columns = draws[0].shape[-1]
+    if draws[0].dim() < 2 or columns > SHORT or draws[0].numel() < _FEWEST_ROWS * columns:
+        return ()
+    rows = torch.cat([one.reshape(-1, columns) for one in draws])
+    pairs = itertools.permutations(range(columns), 2)
+    return tuple((a, b) for a, b in pairs if _are_ordered(rows[:, a], rows[:, b]))
+
+
+def _are_ordered(one: Tensor, other: Tensor) -> bool:
+    return bool((one <= other).all()) and bool((one < other).float().mean() > 0.5)
 
 
 def like_example(value: Tensor, example: Tensor, factor: float) -> Tensor:
     """Return other numbers with the structure that an example has by itself: a definite one is it times a factor."""
+    if example.itemsize == 1:
+        return value
     known = structure_of([example])
     if known.is_definite:
         return example * factor
@@ -158,7 +185,13 @@ def _structured(value: Tensor, old: Tensor, known: Structure) -> Tensor:
         value = torch.where(places.to(value.device), numbers.to(value), value)
     if known.unit_norm:
         value = _with_unit_rows(value, old, known.unit_norm)
-    return value.sort(-1).values if known.is_sorted else value
+    if known.is_sorted:
+        return value.sort(-1).values
+    for one, other in known.ordered:
+        least, most = (choose(value[..., one], value[..., other]) for choose in (torch.minimum, torch.maximum))
+        value = value.clone()
+        value[..., one], value[..., other] = least, most
+    return value
 
 
 def _with_unit_rows(value: Tensor, old: Tensor, norm: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""Excuses indices of equal elements: PyTorch leaves open in which order sort, argsort and topk return them."""
+"""Excuses indices of equal elements: PyTorch leaves open in which order sort, argsort and topk return them.
+
+What is sorted may be an argument, or what the reference makes of its arguments: probabilities that underflow to zero tie.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.judging.orders import sorted_inside
 from opsmith.judging.tasks.trees import tensors_of
 
 __all__ = ["settling_ties", "with_ties_settled"]
@@ -21,14 +25,16 @@ _SURE, _ROWS = 16, 256
 _LONG_RUN, _MOST_RUNS = 5, 0.4
 
 
-def with_ties_settled(found: Sequence[Tensor], usual: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
-    """Return results, in whose indices are the reference's where an input has the same element at both.
+def with_ties_settled(
+    found: Sequence[Tensor], usual: Sequence[Tensor], given: Sequence[Tensor], inside: Sequence[Tensor] = ()
+) -> list[Tensor]:
+    """Return results, in whose indices are the reference's where what is sorted has the same element at both.
 
-    `usual` are the reference's results for the arguments `given`.
+    `usual` are the reference's results for the arguments `given`, and `inside` is what it sorts in no promised order.
     """
     if len(found) != len(usual):
         return list(found)
-    return [_settled(one, other, given) for one, other in zip(found, usual, strict=True)]
+    return [_settled(one, other, given, inside) for one, other in zip(found, usual, strict=True)]
 
 
 def settling_ties(function: Callable[..., Any], reference: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
@@ -41,7 +47,9 @@ def settling_ties(function: Callable[..., Any], reference: Callable[..., Any]) -
         # As what is expected is made: PyTorch sorts equal elements in an order that depends on strides.
         dense = [_dense(one) for one in arguments]
         with contextlib.suppress(Exception), torch.no_grad():
-            return tuple(with_ties_settled(found, tensors_of(reference(*dense)), tensors_of(list(arguments))))
+            usual = tensors_of(reference(*map(_dense, dense)))
+            inside = sorted_inside(lambda: reference(*dense))
+            return tuple(with_ties_settled(found, usual, tensors_of(list(arguments)), inside))
         return found
 
     return call
@@ -53,10 +61,22 @@ def _dense(value: Any) -> Any:
     return value.clone(memory_format=torch.contiguous_format) if isinstance(value, Tensor) else value
 
 
-def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor]) -> Tensor:
+def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor], inside: Sequence[Tensor]) -> Tensor:
     are_alike = found.dtype is usual.dtype and found.shape == usual.shape and found.device == usual.device
     if not are_alike or found.dtype not in _INDICES or not found.numel() or torch.equal(found, usual):
         return found
+    same = torch.zeros_like(found, dtype=torch.bool)
+    for sources, is_open in ((given, False), *(([one], True) for one in inside)):
+        same |= _are_as_good(found, usual, sources, is_open)
+    return torch.where(same, usual, found)
+
+
+def _are_as_good(found: Tensor, usual: Tensor, given: Sequence[Tensor], is_open: bool) -> Tensor:
+    """Return which indices are of the same elements as the reference's; none where these have an order.
+
+    That is looked at, unless the order `is_open`.
+    """
+    none = torch.zeros_like(found, dtype=torch.bool)
     # Elements of a mask are nearly all equal, and what lies beside it may be what is sorted.
     for dim in reversed(range(usual.dim())):
         sources = [
@@ -66,15 +86,15 @@ def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor]) -> Tensor:
         if not sources:
             continue
         elements = [one.to(found.device).gather(dim, usual.long()) for one in sources]
-        keys = _sorted_by(elements, dim) or ({0: torch.ones_like(found, dtype=torch.bool)} if len(sources) == 1 else {})
-        if not keys or any(_is_stable(usual, elements[number], dim) for number in keys):
-            return found
-        same = torch.ones_like(found, dtype=torch.bool)
+        keys = _sorted_by(elements, dim) or ({0: ~none} if len(sources) == 1 else {})
+        if not keys or (not is_open and any(_is_stable(usual, elements[number], dim) for number in keys)):
+            return none
+        same = ~none
         for number, decides in keys.items():
             places, right = sources[number].to(found.device).gather(dim, found.long()), elements[number]
             same &= (places == right) | (places.isnan() & right.isnan()) | ~decides
-        return torch.where(same, usual, found)
-    return found
+        return same
+    return none
 
 
 def _sorted_by(elements: Sequence[Tensor], dim: int) -> dict[int, Tensor]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from opsmith.judging.answers import Batch
 from opsmith.judging.cell import Cell, CellError, Returned
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
+from opsmith.judging.orders import sorted_inside
 from opsmith.judging.parts import InParts, Rows, compare_in_parts, form_of, rows_of
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -23,6 +25,7 @@ from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.case import Case
+from opsmith.subject.copies import copied, upcast
 from opsmith.subject.examples import as_case
 from opsmith.subject.oracle import Disagreement, Expected, expect
 from opsmith.subject.subject import Subject
@@ -54,6 +57,9 @@ class Trial:
     slowest_s: float = 0.0
     complex_inputs: Mapping[str, Any] = field(default_factory=dict)
     complex_outputs: set[int] = field(default_factory=set)
+    narrow_outputs: dict[int, torch.dtype] = field(
+        default_factory=dict
+    )  # float8, of which numbers in float32 are compared
     _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
     @property
@@ -77,6 +83,8 @@ class Trial:
             found = tensors_of(task.reference(*given))
             self.complex_outputs.clear()
             self.complex_outputs.update(number for number, one in enumerate(found) if one.is_complex())
+            self.narrow_outputs.clear()
+            self.narrow_outputs.update((number, one.dtype) for number, one in enumerate(found) if _is_narrow(one))
             return tuple(map(as_real, found))
 
         subject = Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
@@ -102,7 +110,17 @@ class Trial:
             return self._expect(case, here)
 
     def _expect(self, case: Case, values: Values) -> Expected:
-        return replace(expect(self.subject, case, values), given=tuple(tensors_of(self.arguments(values))))
+        expected = expect(self.subject, case, values)
+        given = tuple(tensors_of(self.arguments(values)))
+        return replace(expected, given=given, sorted_inside=partial(self._sorted_inside, values))
+
+    def _sorted_inside(self, values: Values) -> list[Tensor]:
+        """Return what the reference sorts in no promised order, in the element type and in float64."""
+        found: list[Tensor] = []
+        for form in (copied(values), upcast(values)):
+            with contextlib.suppress(Exception):
+                found += sorted_inside(partial(self.subject.results, self.subject.reference, form))
+        return found
 
     def _rows(self, values: Values) -> Rows | None:
         """Return the rows of a call that is large enough to be compared in parts; found out once for its shapes."""
@@ -231,6 +249,10 @@ class Trial:
             if one.is_complex() != (number in self.complex_outputs):
                 usual = "complex" if number in self.complex_outputs else "real"
                 return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {usual}")
+            narrow = self.narrow_outputs.get(number)
+            if (narrow is not None or _is_narrow(one)) and one.dtype is not narrow:
+                usual = str(narrow or wanted[number].dtype)
+                return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {usual}")
         found = [as_real(one) for one in found]
         for number, (one, form) in enumerate(zip(found, wanted, strict=True)):
             if one.shape != form.shape:
@@ -240,6 +262,10 @@ class Trial:
             if form.dtype not in (None, one.dtype):
                 return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {form.dtype}")
         return compare_in_parts(found, expected)
+
+
+def _is_narrow(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.itemsize == 1
 
 
 _CHANGES = {

@@ -41,7 +41,8 @@ class Expected:
     `certain` is how far off each element may be in any case. What is off by more is held to the limits that `measure`
     returns, never smaller ones: the reference runs a dozen times for them, and most results are nearer than that.
 
-    `given` are the tensors among the arguments that they are for, where whoever compares wants to know them.
+    `given` are the tensors among the arguments that they are for, and `sorted_inside` returns what the reference sorts in no
+    promised order, where whoever compares wants to know them.
     """
 
     values: tuple[Tensor, ...]
@@ -49,6 +50,7 @@ class Expected:
     certain: tuple[Tensor, ...]
     measure: Callable[[], Limits]
     given: tuple[Tensor, ...] = ()
+    sorted_inside: Callable[[], Sequence[Tensor]] = tuple
 
     @cached_property
     def limits(self) -> Limits:

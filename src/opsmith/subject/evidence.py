@@ -140,8 +140,9 @@ class Evidence:
     def _dtype_under_check(self, of_arguments: torch.dtype | None) -> torch.dtype | None:
         of_results = coarsest(self.own if self.own is not None else self.exact)
         if of_arguments is None:
-            # Integers of integers may be made by way of floating numbers, whose roundings decide.
-            return None if self._floating else of_results or torch.float32
+            # Integers of integers may be made by way of floating numbers, whose roundings decide. Numbers of a byte have no
+            # arithmetic of their own.
+            return of_results or torch.float32
         return torch.float32 if of_results is torch.float32 and of_arguments.itemsize < 4 else of_arguments
 
     @cached_property

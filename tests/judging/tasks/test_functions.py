@@ -103,6 +103,18 @@ def test_the_structure_of_an_example_stays():
         torch.testing.assert_close(drawn["shares"].sum(-1), torch.ones(12))
 
 
+def test_the_numbers_of_short_rows_stay_together():
+    rois = torch.rand(40, 5)
+    rois[:, 0] = torch.arange(40) % 3
+    rois[:, 3:] += rois[:, 1:3]
+    task = load_task(lambda x: x.sum(-1), examples=[(rois,)])
+    for seed in range(4):
+        (found,) = task.inputs(seed).values()
+        assert not torch.equal(found, rois)
+        assert torch.equal(found[:, 0], found[:, 0].round()) and bool((found[:, 0] <= 2).all())
+        assert bool((found[:, 3:] >= found[:, 1:3]).all())
+
+
 def test_integers_are_drawn_where_the_function_takes_them():
     rows, offsets = torch.tensor([4, 0, 4, 7, 1, 2]), torch.tensor([0, 2, 5])
     mask = torch.ones(6, 6, dtype=torch.bool).tril()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
-from opsmith.judging.structure import FEW, like_example
+from opsmith.judging.structure import FEW, SHORT, like_example
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
@@ -148,13 +148,19 @@ def _chosen(value: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
-    """Return numbers from among those of a tensor, off by some percent, within their range, in its layout."""
+    """Return numbers from among those of a tensor, off by some percent, within their range, in its layout.
+
+    The numbers of short rows belong together, as corners do, and one that has no fraction in any of them is an index.
+    """
     numbers = value.detach().flatten().to(torch.float64)
-    chosen = numbers[torch.randint(0, numbers.numel(), numbers.shape, generator=generator)]
+    columns = value.shape[-1] if value.dim() > 1 and value.shape[-1] <= SHORT else 1
+    rows = numbers.view(-1, columns)
+    chosen = rows[torch.randint(0, len(rows), (len(rows),), generator=generator)]
     is_small = numbers.numel() <= FEW and bool((numbers != numbers.round()).any())  # and no choice
     if is_small or len(numbers.unique()) > FEW:
-        chosen = chosen * (1 + 0.05 * torch.randn(numbers.shape, generator=generator, dtype=torch.float64))
-        chosen = _inside(chosen, numbers[numbers.isfinite()])
+        moved = chosen * (1 + 0.05 * torch.randn((len(rows), 1), generator=generator, dtype=torch.float64))
+        is_index = (rows == rows.round()).all(0) if columns > 1 else torch.zeros(1, dtype=torch.bool)
+        chosen = torch.where(is_index, chosen, _inside(moved, numbers[numbers.isfinite()]))
     found = torch.empty_like(value)
     found.copy_(chosen.reshape(value.shape).to(value.dtype))
     return found

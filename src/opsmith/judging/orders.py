@@ -1,0 +1,65 @@
+"""Watches how a function of PyTorch's sorts: what it sorts, and what it gives where equal elements stay in order.
+
+PyTorch leaves open in which order sort, argsort and topk return equal elements, unless a stable sort is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opsmith.subject.dispatch import DispatchMode
+
+__all__ = ["StableOrder", "sorted_inside"]
+
+_SORT, _STABLE, _TOPK = torch.ops.aten.sort.default, torch.ops.aten.sort.stable, torch.ops.aten.topk.default
+
+
+class StableOrder(DispatchMode):
+    """Makes every sort stable, argsort's too, and topk take the first of equal elements."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = _sort_of(func, args, kwargs or {})
+        if given is None:
+            return func(*args, **(kwargs or {}))
+        descending = given["largest"] if func is _TOPK else given["descending"]
+        found = _STABLE(given["self"], stable=True, dim=given["dim"], descending=descending)
+        return tuple(one.narrow(given["dim"], 0, given["k"]) for one in found) if func is _TOPK else found
+
+
+class _Sorted(DispatchMode):
+    """Keeps what is sorted in no order that PyTorch promises."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: list[Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = _sort_of(func, args, kwargs or {})
+        if given is not None:
+            self.found.append(given["self"].clone())
+        return func(*args, **(kwargs or {}))
+
+
+def sorted_inside(run: Callable[[], Any]) -> list[Tensor]:
+    """Return the tensors that a function sorts, or takes the largest elements of, while it runs.
+
+    Those of a stable sort, whose equal elements have an order, are not among them.
+    """
+    mode = _Sorted()
+    with torch.no_grad(), mode:
+        run()
+    return mode.found
+
+
+def _sort_of(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of an operator that sorts, by name, unless it is stable or there is nothing to sort."""
+    if func not in (_SORT, _STABLE, _TOPK):
+        return None
+    declared = func._schema.arguments
+    given = {one.name: one.default_value for one in declared if one.has_default_value()}
+    given |= {one.name: value for one, value in zip(declared, args, strict=False)} | kwargs
+    return None if given.get("stable") or not given["self"].dim() else given
