@@ -63,6 +63,16 @@ HONEST = {
         "    found[:, begin : begin + 8] = spans @ part + d.cumprod(1)[..., None] * h[:, None]\n"
         "    h = found[:, begin + 7]\nreturn found",
     ),
+    "a logarithm of a sum less a term": (
+        "return torch.nn.functional.cross_entropy(*given, reduction='none')",
+        "return [torch.randn(64, 30), torch.randint(0, 30, (64,))]",
+        "x, target = given\nreturn x.logsumexp(-1) - x.gather(-1, target[:, None])[:, 0]",
+    ),
+    "a logarithm of softmax": (
+        "y = given[0] - given[0].amax(-1, keepdim=True)\nreturn y - y.exp().sum(-1, keepdim=True).log()",
+        "return [torch.randn(20, 30)]",
+        "return given[0].log_softmax(-1)",
+    ),
     "masked scores": (
         "x, kept = given\nreturn x.masked_fill(~kept, -torch.inf)",
         "return [torch.randn(40, 64), torch.rand(40, 64) > 0.5]",

@@ -28,6 +28,8 @@ _CLOSER = 101
 _SAMPLES_OF_DISCRETE = 24
 # A step smaller by this factor changes what is smooth by as much less. In float64 it is larger by as much.
 _SMALLER = 64.0
+# Roundings inside may be the same for all inputs that are off by one: that of 1 + exp(-10) is. So far off they are others.
+_OTHER_NUMBERS = 2.0**-10
 # Less than this part of a result, or than these many units in the last place, is not a jump.
 _LEAST_JUMP, _LEAST_JUMP_UNITS = 1e-3, 16.0
 
@@ -134,7 +136,7 @@ class Evidence:
 
     def _low_noise(self, seed: int) -> list[Tensor]:
         found = self._zeros()
-        self._add_low_noise(found, seed)
+        self._add_low_noise(found, seed, _OTHER_NUMBERS if seed % 2 else None)
         return self._without_jumps(found)
 
     def _dtype_under_check(self, of_arguments: torch.dtype | None) -> torch.dtype | None:
@@ -227,12 +229,12 @@ class Evidence:
             return self._zeros()
         return self._of_floating(self._known(self._distance(self.own)))
 
-    def _add_low_noise(self, total: list[Tensor], seed: int) -> None:
-        """Add how far off the reference is in the element type, at inputs beside the given ones."""
+    def _add_low_noise(self, total: list[Tensor], seed: int, step: float | None = None) -> None:
+        """Add how far off the reference is in the element type, at inputs beside the given ones, by a rounding or a step."""
         if self.own is None or not self._floating:
             return
         assert self.low is not None and self.dtype is not None
-        other = perturbed(cast(self.wide, self.low), self._floating, torch.finfo(self.low).eps, seed)
+        other = perturbed(cast(self.wide, self.low), self._floating, step or torch.finfo(self.low).eps, seed)
         ratio = torch.finfo(self.dtype).eps / torch.finfo(self.low).eps
         pairs = zip(self.run(upcast(other)), self.run(other), strict=True)
         distances = self._known([apart(found, exact) * ratio for exact, found in pairs])

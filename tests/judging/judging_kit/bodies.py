@@ -45,7 +45,7 @@ class ModelNew(torch.nn.Module):
 
 
 def judgement_of(folder: Path, reference: str, inputs: str, candidate: str) -> Judgement:
-    """Return the judgement as posed: of the bodies of a module's `forward`, of `get_inputs`, and of the candidate's `forward`."""
+    """Return the judgement as posed of bodies: of a module's `forward`, of `get_inputs`, and the candidate's `forward`."""
     task, own = folder / "task.py", folder / "candidate.py"
     task.write_text(_TASK.format(reference=indent(reference, " " * 8), inputs=indent(inputs, " " * 4)))
     own.write_text(_CANDIDATE.format(body=indent(candidate, " " * 8)))
