@@ -53,53 +53,51 @@ def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tens
         expected = trial.expected(values, case)
     except Exception:
         return False
-    found = trial.call(values, keep=True)
-    is_outside = False
+    found, is_inside = trial.call(values, keep=True), True
     if case is not None and isinstance(expected, Expected):
-        is_outside = any(map(_has_nan, expected.values))
-        try:
-            counted = _without_nan(found, expected) if is_outside else found
-        except Exception:
-            return False  # the reference does not take what is beside those numbers
+        counted, is_inside = _counted(found, expected)
         if counted is None:
             return False
-        if any(map(_explodes, expected.values)):
-            is_outside, counted = True, _without_overflow(counted, expected)
         found = counted
     if (wrong := trial.wrong(found, expected)) is not None:
         is_discrete = isinstance(wrong, Disagreement) and not found[wrong.output].is_floating_point()
         if case is not None and is_discrete and leaves_domain(trial, values):
             return False
         raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
-    return not is_outside
+    return is_inside
 
 
-def _without_nan(found: list[Tensor], expected: Expected) -> list[Tensor] | None:
-    """Return results with the reference's NaN where it has some, and its own ones where elements depend on each other.
+def _counted(found: list[Tensor], expected: Expected) -> tuple[list[Tensor] | None, bool]:
+    """Return results with the reference's where they do not count, and whether all do; None where there are none to take."""
+    has_nan = any(map(_has_nan, expected.values))
+    explodes = any(map(_explodes, expected.values))
+    if not has_nan and not explodes:
+        return found, True
+    if [one.shape for one in found] != [one.shape for one in expected.values]:
+        return (None, False) if has_nan else (found, True)
+    try:
+        pointwise = expected.limits.pointwise
+    except Exception:
+        return None, False  # the reference does not take what is beside those numbers
+    if has_nan and expected.own is None:
+        return None, False
+    own = expected.own or found
+    every = zip(found, expected.values, own, pointwise, strict=True)
+    return [_without_overflow(_without_nan(*one), one[1], one[3]) for one in every], False
 
-    None where the reference has none in their type.
-    """
-    if expected.own is None or [one.shape for one in found] != [one.shape for one in expected.values]:
-        return None
 
-    def counted(one: Tensor, value: Tensor, own: Tensor, alone: bool) -> Tensor:
-        if not _has_nan(value):
-            return one
-        return one.masked_fill(value.isnan().to(one.device), torch.nan) if alone else own.to(one.device)
-
-    every = zip(found, expected.values, expected.own, expected.limits.pointwise, strict=True)
-    return [counted(*one) for one in every]
+def _without_nan(found: Tensor, value: Tensor, own: Tensor, alone: bool) -> Tensor:
+    """Return a result with NaN where the reference has one, and the reference's own where elements depend on each other."""
+    if not _has_nan(value):
+        return found
+    return found.masked_fill(value.isnan().to(found.device), torch.nan) if alone else own.to(found.device)
 
 
-def _without_overflow(found: list[Tensor], expected: Expected) -> list[Tensor]:
-    """Return results with the reference's numbers where they are not finite: an order of things has overflowed inside."""
-    same = zip(found, expected.values, strict=False)
-    return [
-        torch.where(one.isfinite(), one, value.to(one))
-        if one.is_floating_point() and one.shape == value.shape and _explodes(value)
-        else one
-        for one, value in same
-    ] + found[len(expected.values) :]
+def _without_overflow(found: Tensor, value: Tensor, alone: bool) -> Tensor:
+    """Return a result with the reference's numbers where it is not finite: an order of sums has overflowed inside."""
+    if alone or not _explodes(value) or not found.is_floating_point():
+        return found
+    return torch.where(found.isfinite(), found, value.to(found))
 
 
 def _explodes(value: Tensor) -> bool:
