@@ -18,6 +18,7 @@ __all__ = [
     "FEW",
     "SHORT",
     "Structure",
+    "has_few_numbers",
     "is_choice",
     "like_example",
     "may_be_scaled",
@@ -77,7 +78,11 @@ def is_choice(value: Any) -> bool:
         return True  # PyTorch has no arithmetic for them
     if not FEW < value.numel() <= _MOST:
         return False
-    flat = value.detach().reshape(-1)
+    return has_few_numbers(value.detach().reshape(-1))
+
+
+def has_few_numbers(flat: Tensor) -> bool:
+    """Whether a tensor of one dimension has few different numbers."""
     return len(flat[:_FIRST].unique()) <= FEW and len(flat.unique()) <= FEW
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
-from opsmith.judging.structure import FEW, SHORT, like_example
+from opsmith.judging.structure import FEW, SHORT, has_few_numbers, like_example
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
@@ -157,7 +157,7 @@ def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
     rows = numbers.view(-1, columns)
     chosen = rows[torch.randint(0, len(rows), (len(rows),), generator=generator)]
     is_small = numbers.numel() <= FEW and bool((numbers != numbers.round()).any())  # and no choice
-    if is_small or len(numbers.unique()) > FEW:
+    if is_small or not has_few_numbers(numbers):
         moved = chosen * (1 + 0.05 * torch.randn((len(rows), 1), generator=generator, dtype=torch.float64))
         is_index = (rows == rows.round()).all(0) if columns > 1 else torch.zeros(1, dtype=torch.bool)
         chosen = torch.where(is_index, chosen, _inside(moved, numbers[numbers.isfinite()]))
