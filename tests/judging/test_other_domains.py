@@ -52,6 +52,11 @@ HONEST = {
         _BOXES,
         f"{_OVERLAPS}return shared > 0.5 * union",
     ),
+    "a reference that says what it takes": (
+        f"boxes, _ = given\nassert bool((boxes[:, 2:] >= boxes[:, :2]).all())\n{_OVERLAPS}return shared / union > 0.5",
+        _BOXES,
+        f"{_OVERLAPS}return shared > 0.5 * union",
+    ),
     "a recurrence that explodes": (
         _SCAN,
         "return [torch.randn(2, 64, 8), torch.rand(2, 64, 1)]",

@@ -32,7 +32,10 @@ REFUSED = {
     "changes its inputs": (task_of(lambda x: x.relu_() + 1, SQUARE), "its reference changes x"),
     "returns nothing": (task_of(lambda x: None, SQUARE), "returns no tensor"),
     "gives NaN": (task_of(lambda x: x.log(), SQUARE), "output 0 of its reference has NaN"),
-    "overflows throughout": (task_of(lambda x: (x - 4).exp() / 0, SQUARE), "output 0 of its reference has no finite number"),
+    "overflows throughout": (
+        task_of(lambda x: (x - 4).exp() / 0, SQUARE),
+        "output 0 of its reference has no finite number",
+    ),
     "draws numbers": (task_of(torch.nn.functional.dropout, SQUARE), "disagrees with itself"),
     "leaves an order open": (
         task_of(lambda x, y: y[(4 * x[:, 0]).int().argsort()], (400, 3), (400, 5)),

@@ -108,6 +108,28 @@ def test_an_index_between_numbers_that_roundings_tell_apart_may_be_either():
         assert (noise > 0).tolist() == [may_move] * 300
 
 
+def test_a_reference_that_raises_beside_its_inputs_shows_what_it_takes():
+    def run(values: Mapping[str, Any]) -> list[Tensor]:
+        if bool((values["x"] > 1).any()):
+            raise ValueError("x is above 1")
+        return [values["x"].square()]
+
+    evidence = Evidence(run, {"x": torch.tensor([0.5, 1.0])}, torch.float32, 0)
+    assert bool((evidence.measured(2).spread[0] > 0).all())  # by numbers that are smaller
+    evidence = Evidence(lambda values: run({"x": values["x"] * 2}), {"x": torch.tensor([-0.5, 0.5])}, torch.float32, 0)
+    assert bool((evidence.measured(2).spread[0] > 0).all())
+
+
+def test_roundings_that_one_unit_of_the_inputs_does_not_change_are_found():
+    def run(values: Mapping[str, Any]) -> list[Tensor]:
+        return [(1 + values["x"].exp()).log()]
+
+    # One part of the sum is far below its last digit, so that its rounding is the same beside the inputs.
+    evidence = Evidence(run, {"x": torch.full((400,), -10.0)}, torch.float32, 0)
+    (noise,) = evidence.measured_closely(evidence.measured(2), 8).noise
+    assert float(noise.min()) > 2.0**-26
+
+
 def test_constants_that_a_function_computes_in_float32_have_roundings_too():
     def run(values: Mapping[str, Any]) -> list[Tensor]:
         angles = torch.arange(40.0) * (torch.arange(40.0) * -0.2).exp()

@@ -172,10 +172,8 @@ class Evidence:
     def _add_spread(self, total: list[Tensor], names: list[str], seed: int) -> None:
         eps = self._step(seed)
         moved = self._distance_inside(names, seed)
-        least = [
-            torch.maximum(max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps) * value.to(torch.float64).abs(), 64 * _tiny(value))
-            for value in self.exact
-        ]
+        part, least_of_all = max(_LEAST_JUMP, _LEAST_JUMP_UNITS * eps), 64 * torch.finfo(torch.float32).smallest_normal
+        least = [(part * value.to(torch.float64).abs()).clamp(min=least_of_all) for value in self.exact]
         may_jump = [distance.isfinite() & (distance > most) for distance, most in zip(moved, least, strict=True)]
         if any(bool(one.any()) for one in may_jump):
             self._take_jumps_out(moved, may_jump, names, seed)
@@ -183,17 +181,30 @@ class Evidence:
             sums.add_(distance)
 
     def _distance_inside(self, names: list[str], seed: int) -> list[Tensor]:
-        """Return how far results move where inputs are off by a rounding: by another one, where one is out of the domain."""
+        """Return how far results move where inputs are off by a rounding: by another one, where one is out of the domain.
+
+        By none, where the reference raises for all: it may state that its inputs are in order.
+        """
         eps = self._step(seed)
-        moved = self._distance(self.run(perturbed(self.wide, names, eps, seed)))
+        moved: list[Tensor] | None = None
         # To the other side, then all inputs towards zero, and away from it: a domain may end at one side.
-        for step, direction in ((-eps, seed), (-eps, CORRELATED), (eps, CORRELATED)):
-            outside = self._outside(moved)
-            if not any(bool(one.any()) for one in outside):
+        for step, direction in ((eps, seed), (-eps, seed), (-eps, CORRELATED), (eps, CORRELATED)):
+            other = self._distance_at(names, step, direction)
+            if moved is None or other is None:
+                moved = moved or other
+            else:
+                outside = self._outside(moved)
+                moved = [torch.where(mask, new, old) for mask, new, old in zip(outside, other, moved, strict=True)]
+            if moved is not None and not any(bool(one.any()) for one in self._outside(moved)):
                 break
-            other = self._distance(self.run(perturbed(self.wide, names, step, direction)))
-            moved = [torch.where(mask, new, old) for mask, new, old in zip(outside, other, moved, strict=True)]
-        return moved
+        return moved or self._zeros()
+
+    def _distance_at(self, names: list[str], step: float, seed: int) -> list[Tensor] | None:
+        """Return how far results move where some inputs are off by a step; None where the reference raises."""
+        try:
+            return self._distance(self.run(perturbed(self.wide, names, step, seed)))
+        except Exception:
+            return None
 
     def _step(self, seed: int) -> float:
         """Return by how much inputs are off: one unit in the last place; together, of the type that sums are made in."""
@@ -205,7 +216,8 @@ class Evidence:
         eps = self._step(seed)
         is_widest = self.dtype is torch.float64
         step = eps * _SMALLER if is_widest else eps / _SMALLER
-        other = self._distance(self.run(perturbed(self.wide, names, step, seed)))
+        if (other := self._distance_at(names, step, seed)) is None:
+            return
         for index, (one, two) in enumerate(zip(moved, other, strict=True)):
             smaller, larger = (one, two) if is_widest else (two, one)
             jump = may_jump[index] & (smaller > larger / 8)
@@ -217,7 +229,7 @@ class Evidence:
             return
         for sums, distance in zip(total, self._noise_at_inputs(), strict=True):
             sums.add_(distance)
-        with contextlib.suppress(RuntimeError, NotImplementedError):
+        with contextlib.suppress(Exception):
             one = self._zeros()
             for sample in range(samples if self.dtype is not self.low else samples - 1):
                 self._add_low_noise(one, self.seed + 51 + sample)
@@ -237,7 +249,7 @@ class Evidence:
         other = perturbed(cast(self.wide, self.low), self._floating, step or torch.finfo(self.low).eps, seed)
         ratio = torch.finfo(self.dtype).eps / torch.finfo(self.low).eps
         pairs = zip(self.run(upcast(other)), self.run(other), strict=True)
-        distances = self._known([apart(found, exact) * ratio for exact, found in pairs])
+        distances = self._known([_apart(found, exact) * ratio for exact, found in pairs])
         for sums, distance in zip(total, distances, strict=True):
             # Overflow in float32 says nothing of float64.
             sums.add_(distance if self.dtype is self.low else torch.where(distance.isfinite(), distance, 0.0))
@@ -272,10 +284,10 @@ class Evidence:
         self._resized |= {
             i for i, (one, exact) in enumerate(zip(results, self.exact, strict=True)) if one.shape != exact.shape
         }
-        return [apart(one, exact) for one, exact in zip(results, self.exact, strict=True)]
+        return [_apart(one, exact) for one, exact in zip(results, self.exact, strict=True)]
 
 
-def apart(one: Tensor, other: Tensor) -> Tensor:
+def _apart(one: Tensor, other: Tensor) -> Tensor:
     """Return how far two results are apart; what is NaN or infinite on one side alone is infinitely far."""
     if one.shape != other.shape:
         return torch.full(other.shape, torch.inf, dtype=torch.float64, device=other.device)
@@ -283,7 +295,3 @@ def apart(one: Tensor, other: Tensor) -> Tensor:
     distance = (a - b).abs_()
     distance.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0.0)
     return distance.nan_to_num_(nan=torch.inf, posinf=torch.inf)
-
-
-def _tiny(value: Tensor) -> Tensor:
-    return torch.full_like(value, torch.finfo(torch.float32).smallest_normal, dtype=torch.float64)
