@@ -107,7 +107,7 @@ def test_the_plan_that_is_there_names_programs_that_exist() -> None:
         sys.path.pop(0)
     for one in read_plan(PROGRAM.with_suffix(".toml")):
         words = [word for word in one.run.split() if word not in one.keep]
-        paths = [word for word in words if "/" in word]
+        paths = [word for word in words if "/" in word and not word[0].isdigit()]  # 1/2 is a part
         modules = [word.partition("::")[0] for word in words if word.startswith("opsmith.")]
         assert paths or modules, f"{one.name} runs nothing of this repository"
         assert all((ROOT / path).exists() for path in paths), one

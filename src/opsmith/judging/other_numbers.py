@@ -17,7 +17,7 @@ from torch import Tensor
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
 from opsmith.judging.structure import SHORT, is_choice
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import as_real
+from opsmith.judging.tasks.trees import as_real, is_narrow
 from opsmith.judging.trial import Values
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.draws import Draws
@@ -49,7 +49,7 @@ def changed(value: Any, other: Any, change: Callable[[Tensor, Tensor], Tensor]) 
         return value
     if value.is_complex():
         return torch.view_as_complex(change(as_real(value), as_real(other)).contiguous())
-    if value.is_floating_point() and value.itemsize == 1:
+    if is_narrow(value):
         return change(value.view(torch.uint8), other.view(torch.uint8)).view(value.dtype)
     return change(value, other) if value.is_floating_point() else value
 

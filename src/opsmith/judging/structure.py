@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.judging.tasks.trees import is_narrow
+
 __all__ = [
     "FEW",
     "SHORT",
@@ -71,11 +73,11 @@ class Structure:
 
 
 def is_choice(value: Any) -> bool:
-    """Whether a tensor's floating-point numbers stay what they are: few different ones, or of a byte each, as float8 has."""
+    """Whether a tensor's floating-point numbers stay what they are: few different ones, or float8."""
     if not isinstance(value, Tensor) or not value.is_floating_point():
         return False
-    if value.itemsize == 1:
-        return True  # PyTorch has no arithmetic for them
+    if is_narrow(value):
+        return True
     if not FEW < value.numel() <= _MOST:
         return False
     return has_few_numbers(value.detach().reshape(-1))
@@ -110,7 +112,7 @@ def structure_of(draws: Sequence[Any]) -> Structure:
     if not all(isinstance(one, Tensor) and one.is_floating_point() and 1 < one.numel() <= _MOST for one in draws):
         return Structure()
     first: Tensor = draws[0]
-    if len({one.shape for one in draws}) > 1 or first.itemsize == 1:
+    if len({one.shape for one in draws}) > 1 or is_narrow(first):
         return Structure()
     fixed = reduce(torch.logical_and, (one == first for one in draws[1:]), torch.ones_like(first, dtype=torch.bool))
     has_fixed = bool(fixed.any()) and not bool(fixed.all())
@@ -143,7 +145,7 @@ def _are_ordered(one: Tensor, other: Tensor) -> bool:
 
 def like_example(value: Tensor, example: Tensor, factor: float) -> Tensor:
     """Return other numbers with the structure that an example has by itself: a definite one is it times a factor."""
-    if example.itemsize == 1:
+    if is_narrow(example):
         return value
     known = structure_of([example])
     if known.is_definite:

@@ -23,7 +23,7 @@ from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import as_real, tensors_of
+from opsmith.judging.tasks.trees import as_real, is_narrow, tensors_of
 from opsmith.subject.case import Case
 from opsmith.subject.copies import copied, upcast
 from opsmith.subject.examples import as_case
@@ -84,7 +84,7 @@ class Trial:
             self.complex_outputs.clear()
             self.complex_outputs.update(number for number, one in enumerate(found) if one.is_complex())
             self.narrow_outputs.clear()
-            self.narrow_outputs.update((number, one.dtype) for number, one in enumerate(found) if _is_narrow(one))
+            self.narrow_outputs.update((number, one.dtype) for number, one in enumerate(found) if is_narrow(one))
             return tuple(map(as_real, found))
 
         subject = Subject(task.name, call, call, call, task.parameters, (self.cell.device,), (), task.signature)
@@ -250,7 +250,7 @@ class Trial:
                 usual = "complex" if number in self.complex_outputs else "real"
                 return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {usual}")
             narrow = self.narrow_outputs.get(number)
-            if (narrow is not None or _is_narrow(one)) and one.dtype is not narrow:
+            if (narrow is not None or is_narrow(one)) and one.dtype is not narrow:
                 usual = str(narrow or wanted[number].dtype)
                 return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {usual}")
         found = [as_real(one) for one in found]
@@ -262,10 +262,6 @@ class Trial:
             if form.dtype not in (None, one.dtype):
                 return Charge(Refusal.WRONG_DTYPE, f"output {number} is {one.dtype}, the reference's is {form.dtype}")
         return compare_in_parts(found, expected)
-
-
-def _is_narrow(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and tensor.itemsize == 1
 
 
 _CHANGES = {
