@@ -23,8 +23,9 @@ from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
+from opsmith.judging.structure import is_narrow
 from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import is_narrow, tensors_of
+from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject

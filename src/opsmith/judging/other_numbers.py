@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
-from opsmith.judging.structure import SHORT, is_choice
+from opsmith.judging.structure import SHORT, is_choice, is_narrow
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import as_real, is_narrow
+from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Values
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.draws import Draws

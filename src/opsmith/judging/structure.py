@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.judging.tasks.trees import is_narrow
-
 __all__ = [
     "FEW",
     "SHORT",
     "Structure",
     "has_few_numbers",
     "is_choice",
+    "is_narrow",
     "like_example",
     "may_be_scaled",
     "structure_of",
@@ -70,6 +69,11 @@ class Structure:
             return self.unit_norm == 0
         places, numbers = self.fixed
         return self.unit_norm == 0 and bool((numbers[places] == 0).all())
+
+
+def is_narrow(tensor: Tensor) -> bool:
+    """Whether a tensor has float8, for which PyTorch has no arithmetic."""
+    return tensor.is_floating_point() and tensor.itemsize == 1
 
 
 def is_choice(value: Any) -> bool:

@@ -21,9 +21,10 @@ from opsmith.judging.parts import InParts, Rows, compare_in_parts, form_of, rows
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.structure import is_narrow
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import as_real, is_narrow, tensors_of
+from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.case import Case
 from opsmith.subject.copies import copied, upcast
 from opsmith.subject.examples import as_case

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.packings import filled, number_as_tensor
+from opsmith.judging.structure import is_narrow
 from opsmith.judging.tasks.places import here
 
-__all__ = ["Tree", "as_argument", "as_real", "flattened", "is_narrow", "same_tensor", "tensors_of", "tree_of"]
+__all__ = ["Tree", "as_argument", "as_real", "flattened", "same_tensor", "tensors_of", "tree_of"]
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,6 @@ def as_real(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         return torch.view_as_real(tensor.resolve_conj())
     return tensor.float() if is_narrow(tensor) else tensor
-
-
-def is_narrow(tensor: Tensor) -> bool:
-    """Whether a tensor has float8, for which PyTorch has no arithmetic."""
-    return tensor.is_floating_point() and tensor.itemsize == 1
 
 
 def same_tensor(one: Tensor, other: Tensor) -> bool:
