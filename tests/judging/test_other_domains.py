@@ -78,6 +78,11 @@ HONEST = {
         "return [torch.randn(20, 30)]",
         "return given[0].log_softmax(-1)",
     ),
+    "quotients of positive numbers": (
+        "a, b = given\nreturn (a / b).sqrt()",
+        "return [0.5 + torch.rand(40, 64), 0.5 + torch.rand(40, 64)]",
+        "a, b = given\nreturn a.sqrt() / b.sqrt()",
+    ),
     "masked scores": (
         "x, kept = given\nreturn x.masked_fill(~kept, -torch.inf)",
         "return [torch.randn(40, 64), torch.rand(40, 64) > 0.5]",

@@ -43,11 +43,20 @@ def hold(trial: Trial, values: Values, where: str, found: list[Tensor], earlier:
         del earlier[1]
 
 
-def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tensor]], case: Case | None = None) -> bool:
+def hold_taken(
+    trial: Trial,
+    values: Values,
+    where: str,
+    earlier: list[list[Tensor]],
+    case: Case | None = None,
+    *,
+    beside_nan: bool = True,
+) -> bool:
     """Raise Refused if results are wrong for numbers that the reference takes; others do not count.
 
     Nor does what the reference makes NaN of, of finite numbers of another kind, a `case`: the task has none of these. Nor do
-    integers that it makes by way of NaN, or what is not finite beside numbers that explode. Returns whether all counted.
+    integers that it makes by way of NaN, or what is not finite beside numbers that explode, or what lies `beside_nan` where
+    that is not asked. Returns whether all counted.
     """
     try:
         expected = trial.expected(values, case)
@@ -55,6 +64,8 @@ def hold_taken(trial: Trial, values: Values, where: str, earlier: list[list[Tens
         return False
     found, is_inside = trial.call(values, keep=True), True
     if case is not None and isinstance(expected, Expected):
+        if not beside_nan and any(map(_has_nan, expected.values)):
+            return False
         counted, is_inside = _counted(found, expected)
         if counted is None:
             return False
@@ -105,13 +116,15 @@ def _explodes(value: Tensor) -> bool:
     return value.is_floating_point() and value.numel() > 1 and bool((value.abs() > _EXPLODED).any())
 
 
-def hold_other(trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]]) -> bool:
+def hold_other(
+    trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]], *, beside_nan: bool = True
+) -> bool:
     """Raise Refused if results are wrong for numbers that are not the task's, in the call with this label.
 
     Returns whether the reference takes all of them.
     """
     try:
-        return hold_taken(trial, values, f"{label}, {case.label}", earlier, case)
+        return hold_taken(trial, values, f"{label}, {case.label}", earlier, case, beside_nan=beside_nan)
     except Refused as refused:
         charge = refused.charge
         if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):

@@ -90,18 +90,22 @@ def other_kinds_in_places(trial: Trial, posed: PosedDraws, earlier: list[list[Te
 def _hold_in_domain(
     trial: Trial, posed: PosedDraws, case: Case, values: Values, own: Values, earlier: list[list[Tensor]]
 ) -> None:
-    """Hold a candidate to other numbers; where the reference does not take all of them, to those that it may take."""
-    if hold_other(trial, posed.label, case, values, earlier):
+    """Hold a candidate to other numbers; where the reference does not take all of them, to those that it may take.
+
+    What is beside NaN counts where no other signs are tried: of quotients of negative numbers some have a logarithm.
+    """
+    signed = {name: with_own_sign(value, own[name]) for name, value in values.items()}
+    has_other_signs = any(signed[name] is not values[name] for name in values)
+    if hold_other(trial, posed.label, case, values, earlier, beside_nan=not has_other_signs):
         return
-    for tried in _nearer(values, own):
+    for tried in _nearer(values, signed, own):
         kept = with_structure(tried, own, posed.structures)
         recipes = as_case(in_pairs(kept), trial.task.parameters)
         hold_other(trial, posed.label, replace(recipes, label=case.label, group=case.group), kept, earlier)
 
 
-def _nearer(values: Values, own: Values) -> Iterator[dict[str, Any]]:
+def _nearer(values: Values, signed: Values, own: Values) -> Iterator[Values]:
     """Yield other numbers with the sign of the task's own, where these have one, and then those of one argument alone."""
-    signed = {name: with_own_sign(value, own[name]) for name, value in values.items()}
     if any(signed[name] is not values[name] for name in values):
         yield signed
     changed_names = [name for name in values if values[name] is not own[name]]

@@ -53,8 +53,12 @@ class TensorType:
     @property
     def is_floating(self) -> bool:
         """Whether the tensor can hold floating-point numbers."""
-        names = (self.element.name,) if isinstance(self.element, DType) else self.element.allowed
-        return any(name.startswith(("float", "bfloat")) for name in names)
+        return any(name.startswith(("float", "bfloat")) for name in self.element_names)
+
+    @property
+    def element_names(self) -> tuple[str, ...]:
+        """The element types that the tensor may have."""
+        return (self.element.name,) if isinstance(self.element, DType) else tuple(self.element.allowed)
 
     @property
     def letter(self) -> str | None:

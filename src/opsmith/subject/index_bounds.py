@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import torch
 
-from opsmith.spec.dtypes import DType
 from opsmith.spec.signature import Parameter
 from opsmith.subject.choices_of_sizes import plain_choice
 from opsmith.subject.placed_values import indices
@@ -52,7 +51,7 @@ def _probe(subject: Subject) -> _Probe | None:
     space = subject.suite.space
     if space is None or not subject.dtypes:
         return None
-    integers = [parameter for parameter in space.signature.tensors if _is_integer(parameter)]
+    integers = [parameter for parameter in space.signature.tensors if _may_be_indices(parameter)]
     if not integers or len(integers) == len(space.signature.tensors):
         return None
     return _Probe(subject, space, tuple(parameter.name for parameter in integers))
@@ -98,7 +97,5 @@ class _Probe:
         return True
 
 
-def _is_integer(parameter: Parameter) -> bool:
-    element = parameter.tensor_type.element
-    names = (element.name,) if isinstance(element, DType) else element.allowed
-    return not parameter.mutated and all("int" in name for name in names)
+def _may_be_indices(parameter: Parameter) -> bool:
+    return not parameter.mutated and all("int" in name for name in parameter.tensor_type.element_names)

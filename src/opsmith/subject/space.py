@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from opsmith.spec.dtypes import DType
 from opsmith.spec.shapes import Shape
 from opsmith.spec.signature import Kind, Parameter, Signature
 from opsmith.subject.case import Case, TensorRecipe
@@ -110,7 +109,7 @@ class Space:
     @cached_property
     def has_free_integers(self) -> bool:
         """Whether there are integer tensors whose numbers may be any of their type."""
-        return any(_is_integer(one) and one.name not in self._integers for one in self.signature.tensors)
+        return any(_may_be_integers(one) and one.name not in self._integers for one in self.signature.tensors)
 
     @cached_property
     def sizes_of_results(self) -> tuple[str, ...]:
@@ -216,10 +215,8 @@ def has_free_sizes(parameter: Parameter) -> bool:
     return shape.variadic_index is None and any(dim.expression is None for dim in shape.dims)
 
 
-def _is_integer(parameter: Parameter) -> bool:
-    element = parameter.tensor_type.element
-    names = (element.name,) if isinstance(element, DType) else element.allowed
-    return any("int" in name for name in names)
+def _may_be_integers(parameter: Parameter) -> bool:
+    return any("int" in name for name in parameter.tensor_type.element_names)
 
 
 def _group_name(shape: Shape) -> str:
