@@ -104,6 +104,20 @@ HONEST = {
         "    found += (a[:, part].float() @ b[:, part].float().T) * sa[:, k, None] * sb[:, k]\n"
         "return found.bfloat16()",
     ),
+    "float8 of short numbers": (
+        "x = given[0].float()\nscale = x.abs().amax(-1, keepdim=True) / 448\n"
+        "return (x / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale",
+        "return [torch.randn(10, 64).bfloat16()]",
+        "x = given[0].float()\nmost = x.abs().amax(-1, keepdim=True)\n"
+        "return (x * (448 / most)).clamp(-448, 448).to(torch.float8_e4m3fn), most * (1 / 448)",
+    ),
+    "four bits of short numbers": (
+        "x = given[0].float().view(64, -1, 32)\nscale = x.abs().amax(-1, keepdim=True) / 7\n"
+        "return (x / scale).round().to(torch.int8), scale",
+        "return [torch.randn(64, 256).bfloat16()]",
+        "x = given[0].float().view(64, -1, 32)\nmost = x.abs().amax(-1, keepdim=True)\n"
+        "return (x * (7 / most)).round().to(torch.int8), most / 7",
+    ),
     "blocks of float8": (
         "blocks = given[0].view(8, -1, 32)\nscales = blocks.abs().amax(-1) / 448\n"
         "return (blocks / scales[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn), scales",

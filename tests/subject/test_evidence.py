@@ -108,6 +108,17 @@ def test_an_index_between_numbers_that_roundings_tell_apart_may_be_either():
         assert (noise > 0).tolist() == [may_move] * 300
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_quotient_is_as_good_by_the_reciprocal(dtype: torch.dtype):
+    numbers = torch.tensor([75.0, 6.0, 75.0, 0.0], dtype=dtype)
+    divisors = torch.tensor([6.0, 3.0, 8.0, 3.0], dtype=dtype)  # a tie, an integer, by a power of two, nothing
+    run = lambda values: [values["x"].to(dtype) / divisors]  # noqa: E731 -- one line
+    exact, moved = (
+        call[0] for call in (run({"x": numbers}), rounded_at_random(run, {"x": numbers}, torch.float32, UP))
+    )
+    assert (moved != exact).tolist() == [True, False, False, False]
+
+
 def test_a_reference_that_raises_beside_its_inputs_shows_what_it_takes():
     def run(values: Mapping[str, Any]) -> list[Tensor]:
         if bool((values["x"] > 1).any()):

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Disagreement", "Expected", "Limits", "compare", "place_of"]
+__all__ = ["Disagreement", "Expected", "Limits", "apart", "compare", "place_of"]
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,16 @@ def _odd_bytes(found: list[Tensor]) -> Disagreement | None:
             byte = float(held.reshape(-1)[flat])
             return Disagreement(number, index, byte, 1, 0, result.numel(), int(wrong.sum()), "byte")
     return None
+
+
+def apart(one: Tensor, other: Tensor) -> Tensor:
+    """Return how far two results are apart; what is NaN or infinite on one side alone is infinitely far."""
+    if one.shape != other.shape:
+        return torch.full(other.shape, torch.inf, dtype=torch.float64, device=other.device)
+    a, b = one.detach().to(other.device, torch.float64), other.detach().to(torch.float64)
+    distance = (a - b).abs_()
+    distance.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0.0)
+    return distance.nan_to_num_(nan=torch.inf, posinf=torch.inf)
 
 
 def place_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:

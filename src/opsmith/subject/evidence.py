@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from opsmith.subject.copies import CORRELATED, cast, coarsest, copied, floating_names, perturbed, upcast
+from opsmith.subject.disagreement import apart
 from opsmith.subject.stochastic import DOWN, UP, Run, rounded_at_random
 
 __all__ = ["Evidence", "Measurement"]
@@ -24,8 +25,10 @@ __all__ = ["Evidence", "Measurement"]
 _MANY_ELEMENTS = 1 << 13
 # Seeds of a closer look are others than those of the first.
 _CLOSER = 101
-# Two samples of three may leave an index between near numbers where it was, and some calls have hundreds of indices.
-_SAMPLES_OF_DISCRETE = 24
+# Three samples of four may leave a number where it was, or an index, and some calls have hundreds of such.
+_SAMPLES_OF_DISCRETE = 48
+# The bits of a float32 that float8 leaves out.
+_BELOW_FLOAT8 = (1 << 20) - 1
 # A step smaller by this factor changes what is smooth by as much less. In float64 it is larger by as much.
 _SMALLER = 64.0
 # Roundings inside may be the same for all inputs that are off by one: that of 1 + exp(-10) is. So far off they are others.
@@ -93,7 +96,7 @@ class Evidence:
     def measured_closely(self, first: Measurement, samples: int) -> Measurement:
         """Return larger effects where more samples find them: of a sum over two, twice the root of the mean square."""
         assert self.dtype is not None
-        many = samples if all(value.dtype.is_floating_point for value in self.exact) else _SAMPLES_OF_DISCRETE
+        many = _SAMPLES_OF_DISCRETE if any(map(_is_discrete, self.exact)) else samples
         return Measurement(
             self._raised(first.spread, samples, self._random_spread),
             first.correlated,
@@ -249,7 +252,7 @@ class Evidence:
         other = perturbed(cast(self.wide, self.low), self._floating, step or torch.finfo(self.low).eps, seed)
         ratio = torch.finfo(self.dtype).eps / torch.finfo(self.low).eps
         pairs = zip(self.run(upcast(other)), self.run(other), strict=True)
-        distances = self._known([_apart(found, exact) * ratio for exact, found in pairs])
+        distances = self._known([apart(found, exact) * ratio for exact, found in pairs])
         for sums, distance in zip(total, distances, strict=True):
             # Overflow in float32 says nothing of float64.
             sums.add_(distance if self.dtype is self.low else torch.where(distance.isfinite(), distance, 0.0))
@@ -284,14 +287,11 @@ class Evidence:
         self._resized |= {
             i for i, (one, exact) in enumerate(zip(results, self.exact, strict=True)) if one.shape != exact.shape
         }
-        return [_apart(one, exact) for one, exact in zip(results, self.exact, strict=True)]
+        return [apart(one, exact) for one, exact in zip(results, self.exact, strict=True)]
 
 
-def _apart(one: Tensor, other: Tensor) -> Tensor:
-    """Return how far two results are apart; what is NaN or infinite on one side alone is infinitely far."""
-    if one.shape != other.shape:
-        return torch.full(other.shape, torch.inf, dtype=torch.float64, device=other.device)
-    a, b = one.detach().to(other.device, torch.float64), other.detach().to(torch.float64)
-    distance = (a - b).abs_()
-    distance.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0.0)
-    return distance.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+def _is_discrete(value: Tensor) -> bool:
+    """Whether a result has integers, or numbers of no more digits than float8's."""
+    if value.dtype is torch.float32:
+        return not bool((value.contiguous().view(torch.int32) & _BELOW_FLOAT8).any())
+    return not value.dtype.is_floating_point

@@ -2,7 +2,8 @@
 
 This measures what the roundings inside of a function do to its results, also where float64 itself has no digits left
 (J. Vignes, A stochastic arithmetic for reliable scientific computation, 1993). A result that the element type holds
-exactly has no rounding and stays as it is: a tie of exact numbers is decided as ever. That tanh(20) is 1 is a rounding.
+exactly has no rounding and stays as it is: a tie of exact numbers is decided as ever. That tanh(20) is 1 is a rounding, and
+an exact quotient is rounded too, but by a power of two and an integer of integers: the reciprocal is as good.
 
 A function may compute constants of its own in float32, as the angles of rotary embeddings are. Those stay in that type,
 whatever its arguments have, and are rounded in it.
@@ -81,6 +82,7 @@ class _Rounding(DispatchMode):
                     self._round(one, inexact, self._dtype, _terms_of(name, one, args))
                 elif one.dtype is torch.float32 and name not in _MOVES and any(map(_is_tensor, args)):
                     inexact = (one.detach().view(torch.int32) & _ZEROS_OF_SHORT) != 0
+                    inexact |= name == "div" and _has_rounded_reciprocal(args[0], args[1], one)
                     self._round(one, inexact, torch.float32, _terms_of(name, one, args))
         return result
 
@@ -116,6 +118,8 @@ def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
     """Return where a result is as short as an exact one, and is none: an addend was lost, or a function has saturated."""
     if name == "pow" and not isinstance(args[1], Tensor) and args[1] in _PRODUCTS:
         return False
+    if name == "div":
+        return _has_rounded_reciprocal(args[0], args[1], result)
     if name in _TRANSCENDENTAL and isinstance(args[0], Tensor):
         return args[0] != 0 if args[0].shape == result.shape else True
     if name in _SUMS:
@@ -124,3 +128,10 @@ def _is_absorbed(name: str, result: Tensor, args: Any) -> Tensor | bool:
         lost: Tensor = (size == one) & (other > 0) & (other < one) | (size == other) & (one > 0) & (one < other)
         return lost
     return False
+
+
+def _has_rounded_reciprocal(one: Tensor, divisor: Tensor | float, quotient: Tensor) -> Tensor:
+    """Return where a product with the reciprocal may be another number; an integer of integers is that of an index."""
+    divisors = torch.as_tensor(divisor, dtype=torch.float64, device=one.device)
+    whole = (one == one.round()) & (divisors == divisors.round()) & (quotient == quotient.round())
+    return (torch.frexp(divisors).mantissa.abs() != 0.5) & (quotient != 0) & ~whole
