@@ -25,7 +25,7 @@ class _Watch(DispatchMode):
     """Finds out whether an operator makes NaN of numbers that are none."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.has_made_nan = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

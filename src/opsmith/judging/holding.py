@@ -92,9 +92,10 @@ def _counted(found: list[Tensor], expected: Expected) -> tuple[list[Tensor] | No
         return None, False  # the reference does not take what is beside those numbers
     if has_nan and expected.own is None:
         return None, False
-    own = expected.own or found
-    every = zip(found, expected.values, own, pointwise, strict=True)
-    return [_without_overflow(_without_nan(*one), one[1], one[3]) for one in every], False
+    counted = []
+    for one, value, own, alone in zip(found, expected.values, expected.own or found, pointwise, strict=True):
+        counted.append(_without_overflow(_without_nan(one, value, own, alone), value, alone))
+    return counted, False
 
 
 def _without_nan(found: Tensor, value: Tensor, own: Tensor, alone: bool) -> Tensor:

@@ -34,7 +34,7 @@ class _Sorted(DispatchMode):
     """Keeps what is sorted in no order that PyTorch promises."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.found: list[Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

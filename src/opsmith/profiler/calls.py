@@ -58,7 +58,7 @@ class _Catch(DispatchMode):
     """Keeps the arguments of the last call of an operator."""
 
     def __init__(self, operator: Operator) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._overload = operator.torch_op
         self.call: Call | None = None
 

@@ -62,7 +62,7 @@ class _Rounding(DispatchMode):
     """Rounds what each operator of PyTorch's returns, in autograd's backward as well."""
 
     def __init__(self, dtype: torch.dtype, seed: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._dtype = dtype
         self._seed = seed
         self._random = torch.Generator().manual_seed(max(seed, 0))
