@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.api import judge
+from opsmith.judging.orders import sorted_inside
 from opsmith.judging.ties import with_ties_settled
 
 _X = torch.tensor([[2.0, 1.0, 2.0, 0.0], [1.0, 3.0, 0.0, 3.0]])
@@ -32,6 +33,15 @@ def test_an_index_of_an_equal_element_is_right(found: list[list[int]], excused: 
     assert torch.equal(settled, _UNSTABLE) is excused
     (settled,) = with_ties_settled([result.t()], [_UNSTABLE.t()], [_X])  # not along the last dimension
     assert torch.equal(settled, _UNSTABLE.t()) is False
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_one_of_equal_elements_of_a_row_is_right(dim: int) -> None:
+    x = torch.tensor([[2.0, 1.0, 2.0, 0.0], [2.0, 3.0, 0.0, 3.0]])
+    x = x if dim == 1 else x.t()
+    usual, other = torch.tensor([0, 1]), torch.tensor([2, 2])
+    (settled,) = with_ties_settled([other], [usual], [x], sorted_inside(lambda: x.kthvalue(3, dim)))
+    assert settled.tolist() == [0, 2]  # the second is of another element
 
 
 def test_a_part_of_a_dimension_is_known_by_its_size() -> None:

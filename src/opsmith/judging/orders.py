@@ -1,6 +1,7 @@
 """Watches how a function of PyTorch's sorts: what it sorts, and what it gives where equal elements stay in order.
 
-PyTorch leaves open in which order sort, argsort and topk return equal elements, unless a stable sort is asked for.
+PyTorch leaves open in which order sort, argsort and topk return equal elements, unless a stable sort is asked for, and which
+of them kthvalue, median and mode name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from opsmith.subject.dispatch import DispatchMode
 
 __all__ = ["StableOrder", "sorted_inside"]
 
-_SORT, _STABLE, _TOPK = torch.ops.aten.sort.default, torch.ops.aten.sort.stable, torch.ops.aten.topk.default
+_ATEN = torch.ops.aten
+_SORT, _STABLE, _TOPK = _ATEN.sort.default, _ATEN.sort.stable, _ATEN.topk.default
+_ONE_OF_EQUAL = frozenset((_ATEN.kthvalue.default, _ATEN.median.dim, _ATEN.nanmedian.dim, _ATEN.mode.default))
 
 
 class StableOrder(DispatchMode):
@@ -38,14 +41,14 @@ class _Sorted(DispatchMode):
         self.found: list[Tensor] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = _sort_of(func, args, kwargs or {})
+        given = {"self": args[0]} if func in _ONE_OF_EQUAL else _sort_of(func, args, kwargs or {})
         if given is not None:
             self.found.append(given["self"].clone())
         return func(*args, **(kwargs or {}))
 
 
 def sorted_inside(run: Callable[[], Any]) -> list[Tensor]:
-    """Return the tensors that a function sorts, or takes the largest elements of, while it runs.
+    """Return the tensors that a function sorts, or takes the largest elements of or one of several, while it runs.
 
     Those of a stable sort, whose equal elements have an order, are not among them.
     """

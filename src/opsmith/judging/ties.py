@@ -65,13 +65,17 @@ def _settled(found: Tensor, usual: Tensor, given: Sequence[Tensor], inside: Sequ
     are_alike = found.dtype is usual.dtype and found.shape == usual.shape and found.device == usual.device
     if not are_alike or found.dtype not in _INDICES or not found.numel() or torch.equal(found, usual):
         return found
-    same = torch.zeros_like(found, dtype=torch.bool)
-    for sources, is_open in ((given, False), *(([one], True) for one in inside)):
-        same |= _are_as_good(found, usual, sources, is_open)
+    same = _are_as_good(found, usual, given, is_open=False)
+    for one in inside:
+        # Of one element of each row the dimension may be gone.
+        gone = range(one.dim()) if one.dim() == found.dim() + 1 else ()
+        same |= _are_as_good(found, usual, [one], is_open=True)
+        for dim in gone:
+            same |= _are_as_good(found.unsqueeze(dim), usual.unsqueeze(dim), [one], is_open=True).squeeze(dim)
     return torch.where(same, usual, found)
 
 
-def _are_as_good(found: Tensor, usual: Tensor, given: Sequence[Tensor], is_open: bool) -> Tensor:
+def _are_as_good(found: Tensor, usual: Tensor, given: Sequence[Tensor], *, is_open: bool) -> Tensor:
     """Return which indices are of the same elements as the reference's; none where these have an order.
 
     That is looked at, unless the order `is_open`.

@@ -191,6 +191,13 @@ def test_what_is_no_task_is_told(load, message):
         load()
 
 
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="PyTorch has no float4 before 2.8")
+def test_what_pytorch_cannot_copy_is_told():
+    packed = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    with pytest.raises(ArgumentError, match=r"the argument x has torch.float4_e2m1fn_x2, .* give its bytes"):
+        load_task(lambda x: x, examples=[(packed,)])
+
+
 def test_a_file_without_a_task_is_told(tmp_path):
     (tmp_path / "some.py").write_text("x = 1\n")
     with pytest.raises((ArgumentError, DefinitionError)):

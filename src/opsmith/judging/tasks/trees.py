@@ -18,6 +18,9 @@ from opsmith.judging.tasks.places import here
 __all__ = ["Tree", "as_argument", "as_real", "flattened", "same_tensor", "tensors_of", "tree_of"]
 
 
+_FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # since 2.8
+
+
 @dataclass(frozen=True)
 class Tree:
     """The structure of an argument as `Entry.structure` describes it, and the names of its leaves."""
@@ -61,6 +64,8 @@ def as_argument(value: Any, where: str) -> Any:
     Raises ArgumentError for others.
     """
     if isinstance(value, Tensor):
+        if value.dtype is _FLOAT4:
+            raise ArgumentError(f"{where} has {_FLOAT4}, which PyTorch cannot copy; give its bytes (view(torch.uint8))")
         return here(value.detach())
     if value is None or isinstance(value, bool | int | float | str | torch.dtype):
         return value
