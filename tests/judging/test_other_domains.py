@@ -40,6 +40,11 @@ HONEST = {
         "return [torch.randn(32, 100), 0.001 + 0.998 * torch.rand(32, 100)]",
         "logits, u = given\nreturn (logits.softmax(-1) / -torch.log(u)).argmax(-1)",
     ),
+    "chances whose sum is not 1": (
+        "p, u = given\nreturn ((p / p.sum(-1, keepdim=True)).cumsum(-1) < u[:, None]).sum(-1)",
+        "return [torch.rand(32, 100), torch.rand(32)]",
+        "p, u = given\nreturn torch.searchsorted(p.cumsum(-1), u[:, None] * p.sum(-1, keepdim=True))[:, 0]",
+    ),
     "a threshold between 0 and 1 for each row": (
         "logits, least = given\np = logits.softmax(-1)\n"
         "return torch.where(p >= least[:, None] * p.amax(-1, keepdim=True), p, 0.0)",

@@ -50,13 +50,14 @@ def hold_taken(
     earlier: list[list[Tensor]],
     case: Case | None = None,
     *,
-    beside_nan: bool = True,
+    has_other_signs: bool = False,
 ) -> bool:
     """Raise Refused if results are wrong for numbers that the reference takes; others do not count.
 
     Nor does what the reference makes NaN of, of finite numbers of another kind, a `case`: the task has none of these. Nor do
-    integers that it makes by way of NaN, or what is not finite beside numbers that explode, or what lies `beside_nan` where
-    that is not asked. Returns whether all counted.
+    integers that it makes by way of NaN, or what is not finite beside numbers that explode. Where numbers have signs that
+    the task's own have not (`has_other_signs`), nothing counts beside NaN, and no integer: a sum of chances has an order.
+    Returns whether all counted.
     """
     try:
         expected = trial.expected(values, case)
@@ -64,7 +65,7 @@ def hold_taken(
         return False
     found, is_inside = trial.call(values, keep=True), True
     if case is not None and isinstance(expected, Expected):
-        if not beside_nan and any(map(_has_nan, expected.values)):
+        if has_other_signs and any(map(_has_nan, expected.values)):
             return False
         counted, is_inside = _counted(found, expected)
         if counted is None:
@@ -72,7 +73,7 @@ def hold_taken(
         found = counted
     if (wrong := trial.wrong(found, expected)) is not None:
         is_discrete = isinstance(wrong, Disagreement) and not found[wrong.output].is_floating_point()
-        if case is not None and is_discrete and leaves_domain(trial, values):
+        if case is not None and is_discrete and (has_other_signs or leaves_domain(trial, values)):
             return False
         raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
     return is_inside
@@ -118,14 +119,14 @@ def _explodes(value: Tensor) -> bool:
 
 
 def hold_other(
-    trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]], *, beside_nan: bool = True
+    trial: Trial, label: str, case: Case, values: Values, earlier: list[list[Tensor]], *, has_other_signs: bool = False
 ) -> bool:
     """Raise Refused if results are wrong for numbers that are not the task's, in the call with this label.
 
     Returns whether the reference takes all of them.
     """
     try:
-        return hold_taken(trial, values, f"{label}, {case.label}", earlier, case, beside_nan=beside_nan)
+        return hold_taken(trial, values, f"{label}, {case.label}", earlier, case, has_other_signs=has_other_signs)
     except Refused as refused:
         charge = refused.charge
         if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):

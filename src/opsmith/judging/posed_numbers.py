@@ -92,11 +92,12 @@ def _hold_in_domain(
 ) -> None:
     """Hold a candidate to other numbers; where the reference does not take all of them, to those that it may take.
 
-    What is beside NaN counts where no other signs are tried: of quotients of negative numbers some have a logarithm.
+    First they may have signs that none of the task's own have, of which the domain may be none: of a quotient of negative
+    numbers there is a logarithm.
     """
     signed = {name: with_own_sign(value, own[name]) for name, value in values.items()}
     has_other_signs = any(signed[name] is not values[name] for name in values)
-    if hold_other(trial, posed.label, case, values, earlier, beside_nan=not has_other_signs):
+    if hold_other(trial, posed.label, case, values, earlier, has_other_signs=has_other_signs):
         return
     for tried in _nearer(values, signed, own):
         kept = with_structure(tried, own, posed.structures)
