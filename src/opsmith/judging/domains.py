@@ -18,7 +18,7 @@ from opsmith.judging.trial import Trial
 from opsmith.subject.copies import copied, upcast
 from opsmith.subject.dispatch import DispatchMode
 
-__all__ = ["leaves_domain"]
+__all__ = ["has_nan", "leaves_domain"]
 
 
 class _Watch(DispatchMode):
@@ -30,10 +30,10 @@ class _Watch(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [] if self.has_made_nan else list(_floating([args, kwargs]))
-        is_sound = bool(given) and not any(map(_has_nan, given))  # before a call that writes to them
+        is_sound = bool(given) and not any(map(has_nan, given))  # before a call that writes to them
         result = func(*args, **(kwargs or {}))
         if is_sound and "empty" not in func.overloadpacket.__name__:  # which has what lay there before
-            self.has_made_nan = any(map(_has_nan, _floating(result)))
+            self.has_made_nan = any(map(has_nan, _floating(result)))
         return result
 
 
@@ -57,5 +57,6 @@ def _floating(value: Any) -> Iterator[Tensor]:
         yield value
 
 
-def _has_nan(value: Tensor) -> bool:
-    return bool(value.isnan().any())
+def has_nan(value: Tensor) -> bool:
+    """Whether a tensor has NaN."""
+    return value.is_floating_point() and bool(value.isnan().any())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.diagnosis import charge_for
-from opsmith.judging.domains import leaves_domain
+from opsmith.judging.domains import has_nan, leaves_domain
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
@@ -65,7 +65,7 @@ def hold_taken(
         return False
     found, is_inside = trial.call(values, keep=True), True
     if case is not None and isinstance(expected, Expected):
-        if has_other_signs and any(map(_has_nan, expected.values)):
+        if has_other_signs and any(map(has_nan, expected.values)):
             return False
         counted, is_inside = _counted(found, expected)
         if counted is None:
@@ -81,17 +81,17 @@ def hold_taken(
 
 def _counted(found: list[Tensor], expected: Expected) -> tuple[list[Tensor] | None, bool]:
     """Return results with the reference's where they do not count, and whether all do; None where there are none to take."""
-    has_nan = any(map(_has_nan, expected.values))
+    is_undefined = any(map(has_nan, expected.values))
     explodes = any(map(_explodes, expected.values))
-    if not has_nan and not explodes:
+    if not is_undefined and not explodes:
         return found, True
     if [one.shape for one in found] != [one.shape for one in expected.values]:
-        return (None, False) if has_nan else (found, True)
+        return (None, False) if is_undefined else (found, True)
     try:
         pointwise = expected.limits.pointwise
     except Exception:
         return None, False  # the reference does not take what is beside those numbers
-    if has_nan and expected.own is None:
+    if is_undefined and expected.own is None:
         return None, False
     counted = []
     for one, value, own, alone in zip(found, expected.values, expected.own or found, pointwise, strict=True):
@@ -101,7 +101,7 @@ def _counted(found: list[Tensor], expected: Expected) -> tuple[list[Tensor] | No
 
 def _without_nan(found: Tensor, value: Tensor, own: Tensor, alone: bool) -> Tensor:
     """Return a result with NaN where the reference has one, and the reference's own where elements depend on each other."""
-    if not _has_nan(value):
+    if not has_nan(value):
         return found
     return found.masked_fill(value.isnan().to(found.device), torch.nan) if alone else own.to(found.device)
 
@@ -132,7 +132,3 @@ def hold_other(
         if charge.refusal in (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION):
             charge = replace(charge, refusal=Refusal.WRONG_FOR_OTHER_VALUES)
         raise Refused(charge) from None
-
-
-def _has_nan(value: Tensor) -> bool:
-    return value.is_floating_point() and bool(value.isnan().any())

@@ -37,6 +37,8 @@ _FEWEST_UNITS = 36
 # What lies at an end of N slices is so many times larger for each root of N: alone it decides about a sum of N squares, and
 # counts in one of N numbers. It stays so far below the largest number of its type.
 _TIMES_ROOT, _FAR_FROM_OVERFLOW = 4.0, 2.0**-8
+# Several at each end: what is made of one may be nothing, as the loss of a row whose largest number is the right one.
+_ENDS = 4
 
 # How many of a float32's 23 bits of a mantissa TensorFloat-32 rounds away, and bfloat16.
 LOST_BITS = (13, 16)
@@ -96,7 +98,7 @@ def layered(draws: Draws) -> _Change:
 
 
 def with_large_ends(dim: int) -> _Change:
-    """Return what makes the first and the last slice along a dimension larger; the tensor itself where they cannot be."""
+    """Return what makes the first and last slices along a dimension larger; the tensor itself where they cannot be."""
 
     def change(value: Tensor, _: Tensor) -> Tensor:
         wide = _wide(value)
@@ -105,8 +107,10 @@ def with_large_ends(dim: int) -> _Change:
         factor = 2.0 ** math.floor(math.log2(min(_TIMES_ROOT * math.sqrt(value.shape[dim]), room)))
         if factor <= 1:
             return value
-        factors = torch.ones(value.shape[dim], device=value.device)
-        factors[[0, -1]] = factor
+        size = value.shape[dim]
+        ends = max(1, min(_ENDS, size // 8))
+        factors = torch.ones(size, device=value.device)
+        factors[:ends] = factors[size - ends :] = factor
         return (wide.movedim(dim, -1) * factors).movedim(-1, dim).to(value.dtype)
 
     return change
