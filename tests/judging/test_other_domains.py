@@ -137,6 +137,12 @@ WRONG = {
         "scores, experts = given[0].topk(4, dim=-1)\nreturn scores.softmax(-1), 0 * experts.int()",
         Refusal.WRONG_VALUES,
     ),
+    "complex numbers without their sign": (
+        "(x,) = given\nreturn torch.complex(x.abs(), 2 * x)",
+        "return [torch.rand(40, 64)]",
+        "(x,) = given\nreturn torch.complex(x, 2 * x)",
+        Refusal.WRONG_FOR_OTHER_VALUES,
+    ),
     "no step": (*HONEST["a step of an optimizer"][:2], "return given[0].clone()", Refusal.LOW_PRECISION),
     "masked scores that are finite": (
         *HONEST["masked scores"][:2],

@@ -12,6 +12,7 @@ from opsmith.judging.domains import has_nan, leaves_domain
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
+from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.case import Case
 from opsmith.subject.disagreement import Disagreement
@@ -72,7 +73,7 @@ def hold_taken(
             return False
         found = counted
     if (wrong := trial.wrong(found, expected)) is not None:
-        is_discrete = isinstance(wrong, Disagreement) and not found[wrong.output].is_floating_point()
+        is_discrete = isinstance(wrong, Disagreement) and not as_real(found[wrong.output]).is_floating_point()
         if case is not None and is_discrete and (has_other_signs or leaves_domain(trial, values)):
             return False
         raise Refused(charge_for(trial, values, found, expected, wrong, earlier=earlier, where=where))
