@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.api import judge
-from opsmith.judging.orders import sorted_inside
+from opsmith.judging.orders import with_sorted
 from opsmith.judging.ties import with_ties_settled
 
 _X = torch.tensor([[2.0, 1.0, 2.0, 0.0], [1.0, 3.0, 0.0, 3.0]])
@@ -40,7 +40,8 @@ def test_one_of_equal_elements_of_a_row_is_right(dim: int) -> None:
     x = torch.tensor([[2.0, 1.0, 2.0, 0.0], [2.0, 3.0, 0.0, 3.0]])
     x = x if dim == 1 else x.t()
     usual, other = torch.tensor([0, 1]), torch.tensor([2, 2])
-    (settled,) = with_ties_settled([other], [usual], [x], sorted_inside(lambda: x.kthvalue(3, dim)))
+    _, inside = with_sorted(lambda: x.kthvalue(3, dim))
+    (settled,) = with_ties_settled([other], [usual], [x], inside)
     assert settled.tolist() == [0, 2]  # the second is of another element
 
 

@@ -23,9 +23,6 @@ from opsmith.judging.posed_kinds import charge_for_kinds
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_function
 from opsmith.judging.result import Charge, Part
-from opsmith.judging.structure import is_narrow
-from opsmith.judging.tasks.places import on_device
-from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.trial import Trial
 from opsmith.subject.case import Case
 from opsmith.subject.subject import Subject
@@ -70,10 +67,9 @@ class _Asked:
 
 def judge_as_operator(trial: Trial, seed: int) -> Part:
     """Return the verdict for everything that a user of an operator would try."""
-    if _has_float8(trial, seed):
-        return Part("not judged", note="it has float8, of which no other numbers than the task's own are made")
     call = remote_function(trial)
-    described = task_as_operator(trial, call, seed)
+    if (described := task_as_operator(trial, call, seed)) is None:
+        return Part("not judged", note="it has float8, of which no other numbers than the task's own are made")
     subject = described.subject
     names = {**_VALUES, **(_GRADIENTS if trial.task.trains else {})}
     if described.is_complex:  # what NaN and infinities become depends on the formula
@@ -116,13 +112,6 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
     states |= {f"{one.item.name} {one.dtype}".strip(): _state(one) for one in asked}
     states |= {name: f"not asked: {described.why_posed}" for name in _OF_SIZES if described.why_posed}
     return _verdict(charges, asked, states, trial.calls)
-
-
-def _has_float8(trial: Trial, seed: int) -> bool:
-    values = on_device(next(iter(trial.task.makers.values()))(seed), trial.cell.device)
-    given = trial.arguments(values)
-    with torch.no_grad():
-        return any(map(is_narrow, [*tensors_of(given), *tensors_of(trial.task.reference(*given))]))
 
 
 def _verdict(charges: Sequence[Charge], asked: Sequence[_Asked], states: Mapping[str, str], calls: int) -> Part:

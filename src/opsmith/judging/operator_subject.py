@@ -11,6 +11,7 @@ import torch
 from opsmith.checker.process.index_probe import with_bounds_of_a_child
 from opsmith.judging.complex_pairs import has_complex, in_pairs, over_pairs, places_of_complex
 from opsmith.judging.integers import has_offsets, ranges_of
+from opsmith.judging.structure import is_narrow
 from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import tensors_of
 from opsmith.judging.ties import settling_ties
@@ -38,8 +39,8 @@ class TaskAsOperator:
     why_posed: str = ""
 
 
-def task_as_operator(trial: Trial, kernel: Callable[..., Any], seed: int) -> TaskAsOperator:
-    """Return what is asked of a candidate, which `kernel` calls.
+def task_as_operator(trial: Trial, kernel: Callable[..., Any], seed: int) -> TaskAsOperator | None:
+    """Return what is asked of a candidate, which `kernel` calls; None for a task with float8, which `check` does not know.
 
     The integers of a definition may be any that its types allow. Those of another task lie between the ones that it poses,
     or count what its reference looks up with them.
@@ -47,6 +48,8 @@ def task_as_operator(trial: Trial, kernel: Callable[..., Any], seed: int) -> Tas
     task = trial.task
     calls = {label: make(seed) for label, make in task.makers.items()}
     numbers = _ComplexNumbers.of(trial, next(iter(calls.values())))
+    if numbers.has_float8:
+        return None
     if numbers:
         calls = {label: in_pairs(values) for label, values in calls.items()}
 
@@ -67,18 +70,25 @@ def task_as_operator(trial: Trial, kernel: Callable[..., Any], seed: int) -> Tas
 
 @dataclass(frozen=True)
 class _ComplexNumbers:
-    """Where a task has complex numbers: in its arguments (`places_of_complex`), and which of its results are."""
+    """Where a task has complex numbers: in its arguments (`places_of_complex`), and which of its results are.
+
+    And whether it `has_float8`, in either.
+    """
 
     places: tuple[Any, ...]
     results: frozenset[int]
+    has_float8: bool
 
     @classmethod
     def of(cls, trial: Trial, values: Values) -> _ComplexNumbers:
         """Find them in a call."""
+        given = trial.arguments(on_device(values, trial.cell.device))
+        has_float8 = any(map(is_narrow, tensors_of(given)))
         with torch.no_grad():
-            found = tensors_of(trial.task.reference(*trial.arguments(on_device(values, trial.cell.device))))
+            found = tensors_of(trial.task.reference(*given))
         places = tuple(places_of_complex(values[name]) for name in trial.task.parameters)
-        return cls(places, frozenset(number for number, one in enumerate(found) if one.is_complex()))
+        results = frozenset(number for number, one in enumerate(found) if one.is_complex())
+        return cls(places, results, has_float8 or any(map(is_narrow, found)))
 
     def __bool__(self) -> bool:
         return has_complex(list(self.places)) or bool(self.results)

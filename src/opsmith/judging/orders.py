@@ -14,7 +14,7 @@ from torch import Tensor
 
 from opsmith.subject.dispatch import DispatchMode
 
-__all__ = ["StableOrder", "sorted_inside"]
+__all__ = ["StableOrder", "with_sorted"]
 
 _ATEN = torch.ops.aten
 _SORT, _STABLE, _TOPK = _ATEN.sort.default, _ATEN.sort.stable, _ATEN.topk.default
@@ -47,15 +47,15 @@ class _Sorted(DispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def sorted_inside(run: Callable[[], Any]) -> list[Tensor]:
-    """Return the tensors that a function sorts, or takes the largest elements of or one of several, while it runs.
+def with_sorted(run: Callable[[], Any]) -> tuple[Any, list[Tensor]]:
+    """Return what a function returns, and the tensors that it sorts, or takes the largest elements of or one of several.
 
     Those of a stable sort, whose equal elements have an order, are not among them.
     """
     mode = _Sorted()
     with torch.no_grad(), mode:
-        run()
-    return mode.found
+        found = run()
+    return found, mode.found
 
 
 def _sort_of(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
-from opsmith.judging.structure import SHORT, is_choice, is_narrow
+from opsmith.judging.structure import has_short_rows, is_choice, is_narrow
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Values
@@ -58,9 +58,7 @@ def mixed(draws: Draws) -> Callable[[Tensor, Tensor], Tensor]:
     """Return what lays some of another tensor's numbers into the middle of one."""
 
     def change(old: Tensor, new: Tensor) -> Tensor:
-        # The numbers of a short row belong together, as the corners of a box.
-        is_short = old.dim() > 1 and old.shape[-1] <= SHORT
-        chosen = draws.uniform(old[..., :1] if is_short else old) < _PLACES
+        chosen = draws.uniform(old[..., :1] if has_short_rows(old) else old) < _PLACES
         chosen = chosen.expand(old.shape).contiguous()
         edge = old.numel() // 4
         chosen.view(-1)[:edge] = False

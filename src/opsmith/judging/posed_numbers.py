@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -122,31 +122,26 @@ def _turned(value: Any, own: Any) -> Any:
 
 def own_made_small(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, but for one or several tensors in which few of them decide, or a part (see `uneven`)."""
-    task, values = trial.task, posed.values(0)
-    given = [name for name in task.parameters if name not in task.lifted and not is_choice(values[name])]
-    largest = sorted(given, key=lambda name: -bytes_of(values[name]))[:_THINNED]
+    task, own = trial.task, posed.values(0)
+    given = [name for name in task.parameters if name not in task.lifted and not is_choice(own[name])]
+    largest = sorted(given, key=lambda name: -bytes_of(own[name]))[:_THINNED]
     ways: list[tuple[list[str], Callable[[Draws], Callable[[Tensor, Tensor], Tensor]]]] = [
         *(([name], thinned) for name in largest),
         (largest[:1], partial(thinned, of_all=True)),
         *[(given, layered)] * _LAYERED,
     ]
     for number, (names, make) in enumerate(ways):
-        old, draws = posed.values(number), Draws(posed.seed + number)
-        values = {name: changed(one, one, make(draws)) if name in names else one for name, one in old.items()}
-        values = with_structure(values, old, posed.structures)
-        if any(values[name] is not old[name] for name in names):
+        values = _own_changed(posed, number, make(Draws(posed.seed + number)), names)
+        if values is not None:
             hold_taken(trial, values, f"{posed.label}, some of its numbers much smaller", earlier)
 
 
 def own_with_large_ends(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, but for larger ones in the first and last rows, and then columns, of all tensors."""
     for number, (dim, ends) in enumerate({0: "rows", -1: "columns"}.items()):
-        old = posed.values(number)
-        is_kept = {name: name in trial.task.lifted or is_choice(value) for name, value in old.items()}
-        change = with_large_ends(dim)
-        values = {name: one if is_kept[name] else changed(one, one, change) for name, one in old.items()}
-        values = with_structure(values, old, posed.structures)
-        if any(values[name] is not old[name] for name in old):
+        given = [name for name in trial.task.parameters if name not in trial.task.lifted]
+        values = _own_changed(posed, number, with_large_ends(dim), given)
+        if values is not None:
             label = f"the first and last {ends} much larger"
             case = replace(as_case(in_pairs(values), trial.task.parameters), label=label, group="values")
             hold_other(trial, posed.label, case, values, earlier)
@@ -155,9 +150,17 @@ def own_with_large_ends(trial: Trial, posed: PosedDraws, earlier: list[list[Tens
 def own_last_bits(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """The task's numbers, off by so little that a lower precision rounds all of them to one side."""
     for number, bits in enumerate(LOST_BITS):
-        old, draws = posed.values(number), Draws(posed.seed + number)
-        change = rounded_down(draws, bits)
-        values = {name: one if is_choice(one) else changed(one, one, change) for name, one in old.items()}
-        values = with_structure(values, old, posed.structures)
-        if any(values[name] is not old[name] for name in old):
+        values = _own_changed(posed, number, rounded_down(Draws(posed.seed + number), bits), trial.task.parameters)
+        if values is not None:
             hold_taken(trial, values, f"{posed.label}, their last bits rounded to one side", earlier)
+
+
+def _own_changed(
+    posed: PosedDraws, number: int, change: Callable[[Tensor, Tensor], Tensor], names: Collection[str]
+) -> Values | None:
+    """Return a call of the task with its numbers changed in some arguments, choices aside; None where nothing changes."""
+    old = posed.values(number)
+    is_changed = {name: name in names and not is_choice(one) for name, one in old.items()}
+    values = {name: changed(one, one, change) if is_changed[name] else one for name, one in old.items()}
+    values = with_structure(values, old, posed.structures)
+    return values if any(values[name] is not old[name] for name in old) else None

@@ -16,9 +16,9 @@ from torch import Tensor
 
 __all__ = [
     "FEW",
-    "SHORT",
     "Structure",
     "has_few_numbers",
+    "has_short_rows",
     "is_choice",
     "is_narrow",
     "like_example",
@@ -37,7 +37,7 @@ _FIRST, _MOST, _MOST_OF_MATRICES = 1 << 12, 1 << 25, 1 << 20
 # Fewer numbers of an example are in order by chance.
 _FEWEST_SORTED = 5
 # The columns of so many may be in an order, as the corners of boxes are; of so few rows they are so by chance.
-SHORT, _FEWEST_ROWS = 8, 16
+_SHORT, _FEWEST_ROWS = 8, 16
 # How far from 1 a norm is that has been made 1 in float32, and in units of a coarser type.
 _NEAR_ONE, _UNITS = 1e-4, 8
 
@@ -92,6 +92,11 @@ def has_few_numbers(flat: Tensor) -> bool:
     return len(flat[:_FIRST].unique()) <= FEW and len(flat.unique()) <= FEW
 
 
+def has_short_rows(value: Tensor) -> bool:
+    """Whether the last of several dimensions is so short that its numbers may belong together, as the corners of a box."""
+    return value.dim() > 1 and value.shape[-1] <= _SHORT
+
+
 def structures_of(make: Callable[[int], Mapping[str, Any]], seed: int) -> dict[str, Structure]:
     """Return what the draws of some seeds have in common, by argument."""
     return _structures(_draws(make, seed))
@@ -136,7 +141,7 @@ def structure_of(draws: Sequence[Any]) -> Structure:
 def _ordered_columns(draws: Sequence[Tensor]) -> tuple[tuple[int, int], ...]:
     """Return the pairs of columns of which the second is never smaller, and mostly larger."""
     columns = draws[0].shape[-1]
-    if draws[0].dim() < 2 or columns > SHORT or draws[0].numel() < _FEWEST_ROWS * columns:
+    if not has_short_rows(draws[0]) or draws[0].numel() < _FEWEST_ROWS * columns:
         return ()
     rows = torch.cat([one.reshape(-1, columns) for one in draws])
     pairs = itertools.permutations(range(columns), 2)

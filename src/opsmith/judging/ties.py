@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.judging.orders import sorted_inside
+from opsmith.judging.orders import with_sorted
 from opsmith.judging.tasks.trees import tensors_of
 
 __all__ = ["settling_ties", "with_ties_settled"]
@@ -47,8 +47,7 @@ def settling_ties(function: Callable[..., Any], reference: Callable[..., Any]) -
         # As what is expected is made: PyTorch sorts equal elements in an order that depends on strides.
         dense = [_dense(one) for one in arguments]
         with contextlib.suppress(Exception), torch.no_grad():
-            usual = tensors_of(reference(*map(_dense, dense)))
-            inside = sorted_inside(lambda: reference(*dense))
+            usual, inside = with_sorted(lambda: tensors_of(reference(*dense)))
             return tuple(with_ties_settled(found, usual, tensors_of(list(arguments)), inside))
         return found
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from opsmith.judging.answers import Batch
 from opsmith.judging.cell import Cell, CellError, Returned
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
-from opsmith.judging.orders import sorted_inside
+from opsmith.judging.orders import with_sorted
 from opsmith.judging.parts import InParts, Rows, compare_in_parts, form_of, rows_of
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -120,7 +120,7 @@ class Trial:
         found: list[Tensor] = []
         for form in (copied(values), upcast(values)):
             with contextlib.suppress(Exception):
-                found += sorted_inside(partial(self.subject.results, self.subject.reference, form))
+                found += with_sorted(partial(self.subject.results, self.subject.reference, form))[1]
         return found
 
     def _rows(self, values: Values) -> Rows | None:

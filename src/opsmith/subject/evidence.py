@@ -192,13 +192,12 @@ class Evidence:
         moved: list[Tensor] | None = None
         # To the other side, then all inputs towards zero, and away from it: a domain may end at one side.
         for step, direction in ((eps, seed), (-eps, seed), (-eps, CORRELATED), (eps, CORRELATED)):
-            other = self._distance_at(names, step, direction)
-            if moved is None or other is None:
-                moved = moved or other
-            else:
-                outside = self._outside(moved)
-                moved = [torch.where(mask, new, old) for mask, new, old in zip(outside, other, moved, strict=True)]
-            if moved is not None and not any(bool(one.any()) for one in self._outside(moved)):
+            if (other := self._distance_at(names, step, direction)) is None:
+                continue
+            if moved is not None:
+                other = list(map(torch.where, self._outside(moved), other, moved))
+            moved = other
+            if not any(bool(one.any()) for one in self._outside(moved)):
                 break
         return moved or self._zeros()
 

@@ -153,13 +153,9 @@ class _Bounds:
 
     @functools.cached_property
     def _floors(self) -> list[float]:
-        wanted = [_has_floor(self._kinds, self._terms, alone) for alone in self._pointwise]
-        found = _floors(self._case, self._run, self._evidence, wanted)
-        if self._is_lenient and self._evidence.dtype is not None:
-            of_results = (_floor_of(value, self._evidence.dtype) for value in self._evidence.exact)
-            every = zip(found, of_results, self._pointwise, strict=True)
-            found = [floor if alone else max(floor, own) for floor, own, alone in every]
-        return found
+        of_sums = self._terms is not None or self._is_lenient
+        wanted = [_has_floor(self._kinds, of_sums, alone) for alone in self._pointwise]
+        return _floors(self._case, self._run, self._evidence, wanted, of_results_alone=self._is_lenient)
 
     def _allowed(self, measured: Measurement, floors: list[float]) -> tuple[Tensor, ...]:
         evidence = self._evidence
@@ -178,31 +174,32 @@ def _of_modulus(allowed: Tensor) -> Tensor:
     return torch.maximum(allowed, torch.where(allowed.isinf(), 0.0, allowed).amax(-1, keepdim=True))
 
 
-def _has_floor(kinds: set[str], terms: int | None, alone: bool) -> bool:
+def _has_floor(kinds: set[str], of_sums: bool, alone: bool) -> bool:
     """Whether a result may be off by roundings of what is usual in it.
 
     Of ordinary numbers few are small, and those by chance. Of extreme ones each has to be right to its own last digits;
-    but in a gradient that depends on several elements terms cancel which the inputs do not show.
+    but in a gradient that depends on several elements terms cancel which the inputs do not show, and `of_sums` in others
+    where that is to be allowed.
     """
-    return not kinds & EXTREME or (terms is not None and not alone)
+    return not kinds & EXTREME or (of_sums and not alone)
 
 
-def _floors(case: Case, run: Run, evidence: Evidence, wanted: list[bool]) -> list[float]:
-    dtype = evidence.dtype
+def _floors(
+    case: Case, run: Run, evidence: Evidence, wanted: list[bool], *, of_results_alone: bool = False
+) -> list[float]:
+    """Return what each result may be off: by what is usual in it, and for ordinary inputs unless that is left out."""
+    dtype, usual = evidence.dtype, 0.0
     if dtype is None or not any(wanted):
         return [0.0] * len(wanted)
-    usual = usual_scale(case, run, dtype, evidence.device)
-    # Seven digits of extreme numbers.
-    is_extreme = any(recipe.values in EXTREME for recipe in case.tensors().values())
-    dtype = torch.float32 if dtype is torch.float64 and is_extreme else dtype
+    if not of_results_alone:
+        usual = usual_scale(case, run, dtype, evidence.device)
+        # Seven digits of extreme numbers.
+        is_extreme = any(recipe.values in EXTREME for recipe in case.tensors().values())
+        dtype = torch.float32 if dtype is torch.float64 and is_extreme else dtype
     return [
         floor_of_sums(value, dtype, usual) if one and value.dtype.is_floating_point else 0.0
         for value, one in zip(evidence.exact, wanted, strict=True)
     ]
-
-
-def _floor_of(value: Tensor, dtype: torch.dtype) -> float:
-    return floor_of_sums(value, dtype, 0.0) if value.dtype.is_floating_point else 0.0
 
 
 def _part_of(value: Tensor, part: float) -> Tensor | float:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
-from opsmith.judging.structure import FEW, SHORT, has_few_numbers, like_example
+from opsmith.judging.structure import FEW, has_few_numbers, has_short_rows, like_example
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
@@ -153,7 +153,7 @@ def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
     The numbers of short rows belong together, as corners do, and one that has no fraction in any of them is an index.
     """
     numbers = value.detach().flatten().to(torch.float64)
-    columns = value.shape[-1] if value.dim() > 1 and value.shape[-1] <= SHORT else 1
+    columns = value.shape[-1] if has_short_rows(value) else 1
     rows = numbers.view(-1, columns)
     chosen = rows[torch.randint(0, len(rows), (len(rows),), generator=generator)]
     is_small = numbers.numel() <= FEW and bool((numbers != numbers.round()).any())  # and no choice
