@@ -126,7 +126,7 @@ CHEATS = {
         "return given[0].relu()",
         "return [torch.randn(64, 256)]",
         "(x,) = given\nout = kept.setdefault(len(calls) % 24, torch.empty_like(x))\nreturn torch.clamp(x, min=0, out=out)",
-        (Refusal.CACHED_RESULT,),
+        (Refusal.OVERWRITTEN_RESULT,),
     ),
     "a slow first call": (
         "return given[0].softmax(-1)",

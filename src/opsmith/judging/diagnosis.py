@@ -6,7 +6,7 @@ A wrong result alone does not tell a cache from a bug. What is tried here has on
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -23,11 +23,12 @@ from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
 from opsmith.subject.oracle import Expected
 
-__all__ = ["are_about", "are_same", "charge_for", "of_another_call"]
+__all__ = ["are_about", "are_same", "charge_for", "charge_for_another_call", "same_numbers"]
 
 # A result with a relative error (of norms) below this is of a lower precision, and not another function's.
 _PRECISION = 0.05
-_NUDGED = 3.0
+# Of inputs so many times as large roundings move results further, as those of a softmax.
+_NUDGED, _PRECISION_OF_NUDGED = 3.0, 0.25
 # When a thread in the background has had its time.
 _LATER_S = 0.1
 _REPEATS = 5
@@ -68,21 +69,34 @@ def charge_for(
     return charge
 
 
-def of_another_call(
+def charge_for_another_call(
     trial: Trial,
     found: Sequence[Tensor],
-    others: Iterable[Sequence[Tensor]],
     last: Values,
     wrong: Disagreement,
     where: str,
-) -> Charge | None:
-    """Return the charge for a result that is another call's of its batch; `last` are the inputs of the last one."""
-    if not any(same_numbers(found, one) for one in others):
-        return None
-    is_last = trial.wrong(list(found), trial.expected(last)) is None
-    name = Refusal.OVERWRITTEN_RESULT if is_last else Refusal.CACHED_RESULT
-    text = "later calls write to an earlier result" if is_last else "it returns another call's result"
-    return Charge(name, f"{text}; {wrong}", where)
+    *,
+    values: Values | None = None,
+) -> Charge:
+    """Return the charge for a result that is another call's of its batch; `last` are the inputs of the last one.
+
+    A later call has written to it where it is the last one's, or, if they are given, where `values` by themselves have a
+    right result. A timed call has had that before.
+    """
+    if _is_right(trial, found, last) or (values is not None and _is_right_alone(trial, values)):
+        return Charge(Refusal.OVERWRITTEN_RESULT, f"later calls write to an earlier result; {wrong}", where)
+    return Charge(Refusal.CACHED_RESULT, f"it returns another call's result; {wrong}", where)
+
+
+def _is_right(trial: Trial, found: Sequence[Tensor], values: Values) -> bool:
+    return trial.wrong(list(found), trial.expected(values)) is None
+
+
+def _is_right_alone(trial: Trial, values: Values) -> bool:
+    try:
+        return _is_right(trial, trial.call(values), values)
+    except CellError:
+        return False
 
 
 def _named_by_calls(
@@ -138,13 +152,13 @@ def _shows(found: Sequence[Tensor], byte: int) -> bool:
     return any(bool((element_bytes(tensor) == byte).all(dim=1).any()) for tensor in found)
 
 
-def is_near(found: Sequence[Tensor], values: Sequence[Tensor]) -> bool:
-    """Whether results are right but for their last digits; False where no result has such digits."""
+def is_near(found: Sequence[Tensor], values: Sequence[Tensor], most: float = _PRECISION) -> bool:
+    """Whether results are right but for a part of their norms, their last digits; False where no result has digits."""
     near = False
     for one, value in zip(map(as_real, found), map(as_real, values), strict=True):
         if not one.is_floating_point():
             continue
-        if relative_distance(one, value) > _PRECISION:
+        if relative_distance(one, value) > most:
             return False
         near = True
     return near
@@ -160,20 +174,21 @@ def are_about(found: Sequence[Tensor], usual: Sequence[Tensor]) -> bool:
     return is_near(found, usual) or not any(a.is_floating_point() for a, _ in pairs)
 
 
-def _is_near_to(found: Sequence[Tensor], expected: Expected | InParts) -> bool:
+def _is_near_to(found: Sequence[Tensor], expected: Expected | InParts, most: float = _PRECISION) -> bool:
     return all(
-        is_near([one[rows] if one.dim() else one for one in found], part.values) for rows, part in parts_of(expected)
+        is_near([one[rows] if one.dim() else one for one in found], part.values, most)
+        for rows, part in parts_of(expected)
     )
 
 
 def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
-    """Whether results are as near for inputs of another scale: what only looks like the function is not."""
+    """Whether results are near for inputs of another scale too: what only looks like the function is not."""
     moved = {name: _NUDGED * value + 1 if _is_floating(value) else value for name, value in values.items()}
     try:
         expected = trial.expected(moved)
     except Exception:
         return True
-    return _is_near_to(trial.call(moved), expected)
+    return _is_near_to(trial.call(moved), expected, _PRECISION_OF_NUDGED)
 
 
 def _is_floating(value: object) -> bool:

@@ -15,7 +15,7 @@ from functools import partial
 from torch import Tensor
 
 from opsmith.judging.cell import CellError
-from opsmith.judging.diagnosis import are_same, charge_for, of_another_call
+from opsmith.judging.diagnosis import are_same, charge_for, charge_for_another_call, same_numbers
 from opsmith.judging.holding import Refused, hold
 from opsmith.judging.other_numbers import changed, mixed
 from opsmith.judging.own_memory import charge_for_memory
@@ -202,11 +202,10 @@ def _hold_in_row(trial: Trial, slots: Sequence[Values], every: Sequence[list[Ten
     where = f"{label}, call {index + 1} of {len(slots)} in a row"
     if isinstance(wrong, Charge):
         raise Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where))
-    others = [one for number, one in enumerate(every) if number != index]
-    if (charge := of_another_call(trial, every[index], others, slots[-1], wrong, where)) is not None:
-        raise Refused(charge)
-    of_others = (trial.expected(slot) for number, slot in enumerate(slots) if number != index)
-    if any(trial.wrong(every[index], other) is None for other in of_others):
-        text = f"it has the result of another call, which has written to what this one had returned; {wrong}"
-        raise Refused(Charge(Refusal.CACHED_RESULT, text, where))
-    raise Refused(charge_for(trial, slots[index], every[index], expected, wrong, where=where, index=index))
+    found, others = every[index], [number for number in range(len(every)) if number != index]
+    # It may be of a call whose own result has been written to as well.
+    if any(same_numbers(found, every[number]) for number in others) or any(
+        trial.wrong(found, trial.expected(slots[number])) is None for number in others
+    ):
+        raise Refused(charge_for_another_call(trial, found, slots[-1], wrong, where, values=slots[index]))
+    raise Refused(charge_for(trial, slots[index], found, expected, wrong, where=where, index=index))

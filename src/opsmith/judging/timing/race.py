@@ -18,7 +18,7 @@ from torch import Tensor
 
 from opsmith.benchmark.statistics import Interval, median_interval, ratio_interval
 from opsmith.judging.cell import Batch, CellError
-from opsmith.judging.diagnosis import are_about, charge_for, of_another_call
+from opsmith.judging.diagnosis import are_about, charge_for, charge_for_another_call, same_numbers
 from opsmith.judging.other_memory import SpreadError
 from opsmith.judging.own_memory import charge_for_views, views_in
 from opsmith.judging.parts import InParts
@@ -269,10 +269,8 @@ class _Race:
             raise CellError(Charge(name, f"its result is not there when it answers, and right later; {wrong}", where))
         others = [self.trial.plain(one) for one in self.trial.cell.give(self._others(at))]
         last = inputs[order[-1]]
-        if not isinstance(wrong, Charge) and (
-            (charge := of_another_call(self.trial, found, others, last, wrong, where)) is not None
-        ):
-            raise CellError(charge)
+        if not isinstance(wrong, Charge) and any(same_numbers(found, one) for one in others):
+            raise CellError(charge_for_another_call(self.trial, found, last, wrong, where))
         charge = charge_for(self.trial, values, found, expected, wrong, where=where, index=at)
         by_chance = (Refusal.WRONG_VALUES, Refusal.LOW_PRECISION, Refusal.NOT_DETERMINISTIC)
         raise CellError(replace(charge, refusal=Refusal.DIFFERS_WHEN_TIMED) if charge.refusal in by_chance else charge)
