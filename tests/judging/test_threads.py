@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from judging_kit.candidates import EXAMPLES
+from judging_kit.cells import cell_of
 from torch import Tensor
 
 from opsmith.judging.api import judge
@@ -31,6 +33,21 @@ def threads_of(folder: Path, x: Tensor, *, time: bool) -> list[int]:
     judgement = judge(normalize, candidate, examples=[(x,)], threads=2, time=time, operator=False)
     assert judgement.ok, judgement
     return found
+
+
+@pytest.mark.parametrize("threads", [1, 0.2])
+def test_what_more_threads_do_beside_each_other_is_added_to_the_time(threads: float) -> None:
+    """A part of a thread stands for two threads of which one was given, which on a busy machine may have one processor."""
+    with cell_of("import torch\ndef f(x):\n    return torch.sin(x)\n", threads=1) as cell:
+        if not cell.is_exact:
+            pytest.skip("this machine does not let the judge read results where they lie")
+        cell.limits = replace(cell.limits, threads=threads)  # type: ignore[arg-type]
+        shared = []
+        for _ in range(10):
+            cell.load([[torch.randn(2000, 1000)]], hidden_from=0)
+            done = cell.run([0], is_timed=True)
+            shared.append(done.shared_s / done.wall_s)
+    assert (max(shared) > 0.2) == (threads < 1), shared
 
 
 def test_small_tensors_are_worked_on_by_one_thread(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from opsmith.judging.api import judge
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.scaled import Inputs, are_scalable, scaled
 from opsmith.judging.timing import race, round_size
-from opsmith.judging.timing.clock import time_here
+from opsmith.judging.timing.clock import CallTime, time_here
 from opsmith.judging.timing.floor import Floor, floor_of
 from opsmith.judging.timing.rivals import rivals_of
 
@@ -83,12 +83,14 @@ def test_who_reads_little_of_its_inputs_is_not_called_slower_than_an_equal_rival
 def test_what_is_left_of_the_judges_time_is_in_both_or_there_is_no_speedup(
     left_s: float, ratio: float | None, words: str
 ) -> None:
-    samples = race._Samples([1e-5 + 2 * left_s] * 5, [left_s] * 5, {"eager": [1e-3] * 5})
+    samples = race._Samples([CallTime(1.0, 1e-5 + 2 * left_s, left_s)] * 5, {"eager": [1e-3] * 5})
     own = median_interval(samples.own_s)
     speed = race._speed("as posed", own, "eager", samples, Floor(0.0, 0.0), 5)
     assert speed.ratio == (None if ratio is None else pytest.approx(ratio, rel=0.02))
     assert speed.other_s == 1e-3
-    assert words in race._note_of("as posed", samples, [speed])
+    note = race._note_of("as posed", samples, [speed])
+    assert words in note
+    assert bool(words) == bool(note)
 
 
 # Right whenever few calls come in a row.

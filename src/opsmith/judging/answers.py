@@ -62,6 +62,7 @@ class Returned:
 class Batch:
     """Calls that were made in one go: `wall_s` by the judge's clock from the order to the answer, `error` if one raised.
 
+    In `wall_s` are `shared_s` that the work would have taken longer on as many processors as there are threads.
     `places` are where the results of each lie, as its process says, where it was asked for that.
     """
 
@@ -69,6 +70,7 @@ class Batch:
     error: Charge | None = None
     not_differentiable: tuple[int, ...] = ()
     places: Any = None
+    shared_s: float = 0.0
 
 
 def charge_of(found: Mapping[str, Any], otherwise: Refusal) -> Charge | None:

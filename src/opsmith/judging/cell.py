@@ -164,7 +164,7 @@ class Cell:
         """Make a batch of calls, one for each slot in the order, and return the time that it took here.
 
         Where it `is_timed` and that `is_exact`, the process stands still until the clock runs, and from the answer on until
-        it is asked again; hidden inputs are written just before.
+        it is asked again; hidden inputs are written just before. What more threads than it has been given did is added.
 
         Where it `is_watched`, inputs arrive late on a GPU, and copies of the last call's results are made behind it on
         the current stream (see `give`). Those of a lead-in are dropped before the answer. Those of calls aside are, too, and
@@ -176,8 +176,8 @@ class Cell:
             # Triton, torch.compile and others build at the first call.
             patience_s = max(patience_s, self.limits.load_s)
             self._is_new = False
-        message: dict[str, Any] = {"order": list(order), "gradients": gradients, "is_watched": is_watched}
-        message |= {"is_lead_in": is_lead_in, "is_aside": is_aside}
+        message: dict[str, Any] = {"order": list(order), "gradients": gradients}
+        message |= {"is_watched": is_watched, "is_lead_in": is_lead_in, "is_aside": is_aside}
         if self.device == "cuda":
             self.process.ask("prepare", self.limits.call_s)
         is_exact = is_timed and self.is_exact
@@ -188,16 +188,17 @@ class Cell:
             message["read_bytes"] = self._image.size
         begun = time.perf_counter()
         found = self.process.ask("run", patience_s, **message)
-        wall_s = time.perf_counter() - begun
+        wall_s, shared_s = time.perf_counter() - begun, 0.0
         if is_exact:
             self.process.stand_still()
+            shared_s = max(0.0, self.process.standstill.used_s / self.limits.threads - (time.perf_counter() - begun))
             self._hold_to_reading(found)
         if self.device == "cuda":  # memory that is given back soon is seen by the allocator's limit alone
             self.process.hold_to_limits()
         missing = found.get("not_differentiable", [])
         lacking = tuple(one for one in missing if isinstance(one, int)) if isinstance(missing, list) else ()
         charge = charge_of(found, Refusal.RAISED) or charge_of_cache(found)
-        return Batch(wall_s, charge, lacking, found.get("places"))
+        return Batch(wall_s + shared_s, charge, lacking, found.get("places"), shared_s)
 
     def _show_hidden(self) -> None:
         used = self._image.size

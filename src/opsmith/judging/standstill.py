@@ -36,14 +36,17 @@ _WAITING, _WAITS_S = frozenset("D"), 0.1
 
 
 class Standstill:
-    """A process and its descendants, which can be stopped and go on."""
+    """A process and its descendants, which can be stopped and go on.
+
+    `used_s` is what they used of processors from one standstill to the last one, without those that ended meanwhile.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._members: list[int] = [pid]
         self._used: dict[int, Use] = {}
         self._ran: deque[bool] = deque(maxlen=_LAST)
-        self.is_on = False
+        self.is_on, self.used_s = False, 0.0
 
     def begin(self) -> bool:
         """Stop all of them, and return whether they have stopped."""
@@ -68,7 +71,8 @@ class Standstill:
                 stopped.count(one)
             # One that was running when they were listed may have started another since.
             if not running and is_whole and listed.issuperset(self._members):
-                self._used = self._settled(begun_s + _PATIENCE_S)
+                before, self._used = self._used, self._settled(begun_s + _PATIENCE_S)
+                self.used_s = _grown_s(before, self._used)
                 self._ran.append(told.look() > _STOPS_S or stopped.look() > _COUNTED_LATE_S)
                 return True
             is_whole = not running
@@ -101,8 +105,7 @@ class Standstill:
             return False
         if any(_has_run(before, now[one]) for one, before in self._used.items()):
             self._ran[-1] = True
-        grown_s = sum(now[one].seconds - before.seconds for one, before in self._used.items())
-        return grown_s < _COUNTED_LATE_S and sum(self._ran) <= _MOST_RAN
+        return _grown_s(self._used, now) < _COUNTED_LATE_S and sum(self._ran) <= _MOST_RAN
 
     def end(self) -> None:
         """Let all of them go on."""
@@ -115,6 +118,11 @@ class Standstill:
 def _used(pids: Iterable[int]) -> dict[int, Use]:
     """Return what each of some processes has used; those that have ended can do nothing any more, and are left out."""
     return {pid: found for pid in pids if (found := use_of(pid)) is not None}
+
+
+def _grown_s(before: Mapping[int, Use], now: Mapping[int, Use]) -> float:
+    """Return the seconds that processes have used since, all of those that are new."""
+    return sum(one.seconds - before[pid].seconds if pid in before else one.seconds for pid, one in now.items())
 
 
 def _are_the_same(before: Mapping[int, Use], now: Mapping[int, Use]) -> bool:

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from opsmith.judging.cell import Cell
+from opsmith.judging.cell import Batch, Cell
 from opsmith.judging.gpu_cache import GpuCache
 
-__all__ = ["Overhead", "measure_overhead", "time_here"]
+__all__ = ["CallTime", "Overhead", "measure_overhead", "time_here"]
 
 _FEW, _MANY = 1, 256
 # On a GPU a batch is written by way of the host, which takes a tenth of a second for many calls.
@@ -29,6 +29,21 @@ _TRIES = {"cpu": 25, "cuda": 9}
 _TYPICAL: dict[str, Callable[[Iterable[float]], float]] = {"cpu": min, "cuda": median}
 # Large inputs are written and read a few times.
 _LEAST_TRIES, _TRIED_BYTES = 3, 256 << 20
+# At most the rest of a batch's time is taken for what the judge adds.
+_LEAST_PART, _LEAST_S = 0.5, 1e-9
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """Seconds of a call in a batch: `whole_s` with what the judge adds, `own_s` without, and `left_s` of the judge's in that.
+
+    The part `shared` is what more threads than it was given did beside each other.
+    """
+
+    whole_s: float
+    own_s: float
+    left_s: float = 0.0
+    shared: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,9 +61,14 @@ class Overhead:
         """Return what a batch of so many calls costs beside reading its inputs."""
         return self.batch_s + count * self.call_s
 
-    def of_reading(self, nbytes: int) -> float:
-        """Return what reading so many bytes of inputs costs."""
-        return nbytes * self.byte_s
+    def call_of(self, done: Batch, count: int, nbytes: int) -> CallTime:
+        """Return the time of a call in a batch of `count`, in whose time `nbytes` of inputs were read."""
+        least_s, of_calls_s = _LEAST_PART * done.wall_s, self.of(count)
+        without_reading_s = done.wall_s - nbytes * self.byte_s
+        whole_s = max(without_reading_s, least_s)
+        own_s = max(whole_s - of_calls_s, least_s)
+        left_s = max(own_s - max(without_reading_s - of_calls_s, 0.0), 0.0)
+        return CallTime(whole_s / count, own_s / count, left_s / count, done.shared_s / max(done.wall_s, _LEAST_S))
 
 
 def measure_overhead(cell: Cell, nbytes: int = 0) -> Overhead:

@@ -26,7 +26,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Speed
 from opsmith.judging.scaled import FACTORS, Inputs
 from opsmith.judging.tasks.trees import tensors_of
-from opsmith.judging.timing.clock import Overhead, time_here
+from opsmith.judging.timing.clock import CallTime, Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
 from opsmith.judging.timing.round_size import bytes_of_call, size_of_rounds
@@ -38,9 +38,7 @@ __all__ = ["Timed", "time_candidate"]
 _WARM_UP, _LEAST_ROUNDS, _MOST_ROUNDS = 2, 5, 60
 # One posed call is timed for so long, where that is enough for the least number of rounds.
 _SECONDS = 6.0
-# At most the rest of a batch's time is taken for what the judge adds.
-_LEAST_PART = 0.5
-# What is left of that is told where it is more than this part of a call's time.
+# What the judge adds is told where it is more than this part of a call's time, and so is work that threads have shared.
 _TOLD_PART = 0.1
 # The interval of the ratio is narrow enough.
 _NARROW = 0.01
@@ -63,11 +61,20 @@ class Timed:
 
 @dataclass
 class _Samples:
-    """Seconds of a call by rounds: the candidate's, what of the judge's is in these, and each rival's."""
+    """Times of a call by rounds: the candidate's, and in seconds each rival's."""
 
-    own_s: list[float] = field(default_factory=list)
-    left_s: list[float] = field(default_factory=list)
+    calls: list[CallTime] = field(default_factory=list)
     rivals_s: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def own_s(self) -> list[float]:
+        """The candidate's seconds."""
+        return [one.own_s for one in self.calls]
+
+    @property
+    def left_s(self) -> list[float]:
+        """What of the judge's is in these."""
+        return [one.left_s for one in self.calls]
 
 
 def time_candidate(
@@ -92,7 +99,7 @@ def time_candidate(
         return Timed(note=f"{label} is not timed: what it returns has to be there at the end of a call, and {error}")
     own = median_interval(samples.own_s)
     # With what the judge adds: that is known less well where other programs run, and a time must not be too short by it.
-    whole = median_interval(race.whole_s)
+    whole = median_interval([one.whole_s for one in samples.calls])
     if whole.high < floor.possible_s:
         text = f"{whole.middle:.3g} s a call, and the machine needs {floor.possible_s:.3g} s to move the bytes"
         return Timed(charge=Charge(Refusal.FASTER_THAN_THE_MACHINE, text, label))
@@ -113,7 +120,10 @@ def _speed(label: str, own: Interval, rival: str, samples: _Samples, floor: Floo
 
 
 def _note_of(label: str, samples: _Samples, speeds: Sequence[Speed]) -> str:
-    """Return what is to be told of the judge's part of a time."""
+    """Return what is to be told of a time: of the judge's part, and of work that threads have shared."""
+    if (shared := median(one.shared for one in samples.calls)) > _TOLD_PART:
+        text = f"{label}: it uses more processors than it was given threads"
+        return f"{text}, and {shared:.0%} of its time is what it would have taken longer with as many"
     part = median(samples.left_s) / median(samples.own_s)
     if part < _TOLD_PART:
         return ""
@@ -140,17 +150,15 @@ class _Race:
         self.size = size_of_rounds(trial, make, self.seed, overhead)
         self.random = random.SystemRandom()
         self.late = LateReads(trial.cell)
-        self.whole_s: list[float] = []
 
     def run(self) -> _Samples:
         """Return the samples; raises CellError for a result that is wrong."""
         samples = _Samples()
         until_s = time.monotonic() + _SECONDS
         for number in range(-_WARM_UP, _MOST_ROUNDS):
-            own_s, left_s, rivals_s = self._round(number)
+            call, rivals_s = self._round(number)
             if number >= 0:
-                samples.own_s.append(own_s)
-                samples.left_s.append(left_s)
+                samples.calls.append(call)
                 for name, taken_s in rivals_s.items():
                     samples.rivals_s.setdefault(name, []).append(taken_s)
             is_over = not self.trial.has_time or time.monotonic() > until_s or _is_narrow(samples)
@@ -161,8 +169,8 @@ class _Race:
             raise CellError(Charge(Refusal.LAZY_RESULT, text, self.label))
         return samples
 
-    def _round(self, number: int) -> tuple[float, float, dict[str, float]]:
-        """Return the seconds of a call of the candidate's, those in them that are the judge's, and of each rival's."""
+    def _round(self, number: int) -> tuple[CallTime, dict[str, float]]:
+        """Return the time of a call of the candidate's, and the seconds of each rival's."""
         inputs = self._inputs(self.seed + (number + _WARM_UP) * (self.size.made + self.size.lead))
         order = self.random.sample(range(self.size.lead, len(inputs)), self.size.count)
         cell = self.trial.cell
@@ -200,13 +208,8 @@ class _Race:
             if (charge := charge_for_views(cell, done, self.size.count - 1, found, right)) is not None:
                 raise CellError(charge)
             cell.process.hold_still()
-        read_s = self.overhead.of_reading(sum(map(bytes_of_call, inputs.made))) if cell.is_exact else 0.0
-        least_s, count = _LEAST_PART * done.wall_s, self.size.count
-        whole_s = max(done.wall_s - read_s, least_s)
-        self.whole_s.append(whole_s / count)
-        alone_s = max(done.wall_s - read_s - self.overhead.of(count), 0.0)
-        own_s = max(whole_s - self.overhead.of(count), least_s)
-        return own_s / count, max(own_s - alone_s, 0.0) / count, rivals_s
+        read_bytes = sum(map(bytes_of_call, inputs.made)) if cell.is_exact else 0
+        return self.overhead.call_of(done, self.size.count, read_bytes), rivals_s
 
     def _is_read(self, number: int) -> bool:
         """Whether results of a round are read twice; there are enough such rounds when no more are made."""
