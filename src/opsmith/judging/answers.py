@@ -10,12 +10,23 @@ from typing import Any
 from torch import Tensor
 
 from opsmith._printable import printable
+from opsmith.errors import OpsmithError
 from opsmith.judging.memory import Shared, read_tensor
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Sign
 from opsmith.judging.scaled import bytes_of
 
-__all__ = ["Batch", "CellError", "Returned", "charge_of", "charge_of_cache", "place_of", "returned", "signs_of"]
+__all__ = [
+    "Batch",
+    "CellError",
+    "NotStartedError",
+    "Returned",
+    "charge_of",
+    "charge_of_cache",
+    "place_of",
+    "returned",
+    "signs_of",
+]
 
 
 class CellError(Exception):
@@ -24,6 +35,13 @@ class CellError(Exception):
     def __init__(self, charge: Charge) -> None:
         super().__init__(f"{charge.refusal}: {charge.message}")
         self.charge = charge
+
+
+class NotStartedError(OpsmithError, RuntimeError):
+    """There is no process to judge a candidate in, or none for its calls: nothing of the candidate has run."""
+
+    def __init__(self, charge: Charge) -> None:
+        super().__init__(f"no process starts to judge a candidate in: {charge.message}")
 
 
 # The reasons that its process may name itself, since what opens a candidate runs there (see `OpeningError`).

@@ -25,7 +25,8 @@ def judge(task: Any, candidate: str | Path, options: JudgeOptions) -> Judgement:
 
     Nothing is raised for what the candidate does; ask `judgement.ok`. A task whose reference raises, or does not return in
     time, is refused in `judgement.task_charges`; in another thread than the main one, its calls end first. Raises
-    ArgumentError for a task or a candidate that is not there, and for a GPU where there is none.
+    ArgumentError for a task or a candidate that is not there, and for a GPU where there is none, and NotStartedError where
+    no process starts in which it could be judged.
     """
     posed = load_task(task, examples=options.examples, seconds=options.load_seconds)
     return run_judge(posed, read_candidate(candidate), options)

@@ -16,7 +16,8 @@ from opsmith.checker.outcome import Outcome, not_run_for
 from opsmith.checker.properties.context import Context
 from opsmith.checker.properties.gradients import NOT_REGISTERED
 from opsmith.checker.properties.table import Property, chosen
-from opsmith.judging.diagnosis import same_numbers
+from opsmith.judging.cell import CellError
+from opsmith.judging.diagnosis import are_same
 from opsmith.judging.operator_subject import task_as_operator
 from opsmith.judging.own_memory import Views, charge_against, views_of_reference
 from opsmith.judging.posed_kinds import charge_for_kinds
@@ -25,6 +26,8 @@ from opsmith.judging.remote import CandidateEnded, CandidateRaisedError, remote_
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.trial import Trial
 from opsmith.subject.case import Case
+from opsmith.subject.disagreement import compare
+from opsmith.subject.oracle import expect
 from opsmith.subject.subject import Subject
 
 __all__ = ["judge_as_operator"]
@@ -93,7 +96,7 @@ def judge_as_operator(trial: Trial, seed: int) -> Part:
             share_s = (trial.until_s - begun_s) * item.weight / weights
             asked.append(_ask(subject, item, dtypes, tell, share_s, trial, call))
         repeated = _repeats(subject)
-    except CandidateEnded as ended:
+    except (CandidateEnded, CellError) as ended:
         charges.append(replace(ended.charge, where=told[0]))
         repeated = None
     charges += [kinds] if kinds is not None else []
@@ -120,6 +123,8 @@ def _verdict(charges: Sequence[Charge], asked: Sequence[_Asked], states: Mapping
     calls += of_properties
     if charges:
         return Part("refused", tuple(charges), calls, states)
+    if failed := [one.outcome.note for one in asked if one.outcome.is_error]:
+        return Part("not judged", (), calls, states, failed[0])
     if not of_properties:
         return Part("not judged", (), 0, states, "nothing could be compared")
     if slow := dict.fromkeys(one.item.name for one in asked if one.is_cut_short):
@@ -176,7 +181,7 @@ def _state(one: _Asked) -> str:
 
 
 def _repeats(subject: Subject) -> Charge | None:
-    """Return the charge for results that differ between calls with the same arguments."""
+    """Return the charge for calls with the same arguments of which one is right and another is not."""
     case = subject.suite.plain(subject.dtypes[0]) if subject.signature is not None else subject.examples[0]
     values = case.build(subject.devices[0])
     try:
@@ -184,11 +189,12 @@ def _repeats(subject: Subject) -> Charge | None:
             first, *others = (subject.kernel(*subject.arguments(values)) for _ in range(_REPEATS))
     except CandidateRaisedError:
         return None
-    if all(same_numbers(first, one) or _is_plain(first) for one in others):
+    if not (differing := [one for one in others if not are_same(first, one)]):
         return None
-    return Charge(Refusal.NOT_DETERMINISTIC, f"{_REPEATS} calls with the same arguments differ", case.label)
-
-
-def _is_plain(found: Any) -> bool:
-    """Whether all numbers of each result are one, which `same_numbers` does not compare."""
-    return all(one.numel() == 0 or bool((one == one.reshape(-1)[0]).all()) for one in found)
+    # A sum may be added in any order, as by atomic operations: its last bits are no defect.
+    expected = expect(subject, case, values, is_lenient=True)
+    wrong = next((found for one in (first, *differing) if (found := compare(list(one), expected)) is not None), None)
+    if wrong is None:
+        return None
+    text = f"{_REPEATS} calls with the same arguments differ; {wrong}"
+    return Charge(Refusal.NOT_DETERMINISTIC, text, case.label)

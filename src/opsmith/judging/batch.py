@@ -19,7 +19,7 @@ from opsmith.errors import ArgumentError
 from opsmith.judging.batch_log import BatchLog, key_of
 from opsmith.judging.candidate import read_candidate
 from opsmith.judging.candidate_process import CandidateProcess
-from opsmith.judging.failures import failed_judgement
+from opsmith.judging.failures import failed_judgement, unread_judgement
 from opsmith.judging.hooks import Hooks
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.preparing import start_ahead
@@ -127,11 +127,18 @@ class _Batch:
         return report
 
     def _known(self, task: Task, path: Path) -> Judgement | None:
-        return self.log.find(key_of(task, read_candidate(path), self.options))
+        with suppress(ArgumentError, OSError):  # what is not read is told when it is judged
+            return self.log.find(key_of(task, read_candidate(path), self.options))
+        return None
 
     def _judge(self, task: Task, path: Path, following: Sequence[Path] = ()) -> Judgement:
         """Judge a candidate; the process of the next one starts when this one is not timed any more."""
-        candidate = read_candidate(path)
+        try:
+            candidate = read_candidate(path)
+        except (ArgumentError, OSError) as error:
+            judgement = unread_judgement(task, path, self.options, error)
+            self.log.add(f"not read: {path.name}", judgement)
+            return judgement
         key = key_of(task, candidate, self.options)
         tell = partial(self.watch, candidate.name)
 

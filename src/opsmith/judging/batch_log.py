@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from opsmith._version import __version__
+from opsmith.benchmark.machine import this_machine
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.options import JudgeOptions
+from opsmith.judging.preparing import device_of
 from opsmith.judging.result import Judgement
 from opsmith.judging.task import Task
+from opsmith.judging.tasks.flashinfer import workload_files
 
 __all__ = ["BatchLog", "key_of"]
 
@@ -72,17 +79,23 @@ def _lines(path: Path) -> list[str]:
 
 
 def key_of(task: Task, candidate: Candidate, options: JudgeOptions) -> str:
-    """Return a digest of what a judgement depends on: the task, the candidate's files, the options, the judge."""
-    parts = [__version__, task.name, task.kind, _text_of(task)]
+    """Return a digest of what a judgement depends on: the task, the candidate's files, options, judge, and machine."""
+    machine = this_machine(device_of(options)).name
+    parts = [__version__, torch.__version__, machine, task.name, task.kind, _text_of(task)]
     parts += [f"{one.name}={getattr(options, one.name)!r}" for one in fields(options) if one.name != "examples"]
     digest = hashlib.sha256("\0".join(parts).encode())
-    for name, content in sorted(candidate.text.items()):
+    for name, content in sorted({**task.beside, **candidate.text}.items()):
         digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
 def _text_of(task: Task) -> str:
+    """Return what the task is made of: its files, with the recorded workloads of a definition, or the reference's source."""
     if task.path is None:
+        with suppress(OSError, TypeError):
+            return inspect.getsource(task.reference)
         return ""
-    files = sorted(task.path.glob("*.py")) if task.path.is_dir() else [task.path]
+    files = [task.path, *workload_files(task.path, task.name)]
+    if task.path.is_dir():
+        files = [*sorted(task.path.glob("*.py")), task.path / "task.yml"]
     return "\0".join(one.read_text(errors="replace") for one in files if one.is_file())

@@ -22,6 +22,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.task import Task
 from opsmith.judging.watchdog import Watchdog
+from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["BoundedTask", "OverLimit", "TaskLimits", "host_memory_limit", "without_warnings"]
 
@@ -33,7 +34,10 @@ _ABOUT = 0.9
 
 
 class OverLimit(BaseException):
-    """A task takes more than it may; `charge` says what. No Exception, so that nothing on the way excuses it."""
+    """A task takes more than it may, or makes no inputs; `charge` says what.
+
+    No Exception, so that nothing on the way excuses it.
+    """
 
     def __init__(self, charge: Charge) -> None:
         super().__init__(charge.message)
@@ -64,7 +68,7 @@ def host_memory_limit(more_bytes: int) -> AbstractContextManager[None]:
 
 
 class BoundedTask:
-    """A task whose functions raise OverLimit where they take too long, in one call or in all.
+    """A task whose functions raise OverLimit where they take too long, in one call or in all, or where inputs are not made.
 
     `task` has these functions. `reference` is the one that was given: nothing stands around what is timed or compiled.
     `most_elements` is how many the largest tensor has that it was called with.
@@ -112,6 +116,11 @@ class BoundedTask:
                 if time.monotonic() - begun_s < _ABOUT * most_s:
                     raise  # the limit is one around this call
                 raise self._over(what, arguments, call_s) from None
+            except Exception as error:
+                if what == _REFERENCE or is_out_of_memory(error):
+                    raise
+                text = f"{what} raises {type(error).__name__} for some seed: {str(error)[:300]}"
+                raise OverLimit(Charge(Refusal.DEGENERATE_TASK, text)) from error
             taken_s = time.monotonic() - begun_s
             if taken_s > most_s:
                 raise self._over(what, arguments, call_s)

@@ -54,7 +54,7 @@ class Candidate:
     @property
     def name(self) -> str:
         """What it is called in reports."""
-        return self.path.stem
+        return self.path.stem if self.main == self.path.name else self.path.name
 
 
 _MOST_BYTES = 64 << 20

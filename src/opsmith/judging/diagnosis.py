@@ -132,7 +132,7 @@ def _follows_memory(trial: Trial, values: Values) -> bool:
         found = trial.call(values, soil=byte)
         first = found if first is None else first
         is_shown = is_shown or _shows(found, byte)
-        if is_shown and not same_numbers(first, found):
+        if is_shown and not are_same(first, found):
             return True
     return False
 

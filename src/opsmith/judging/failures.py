@@ -1,4 +1,4 @@
-"""Makes what stands for a judgement that ended with an error of the judge's own."""
+"""Makes what stands for a judgement that there is none of: the judge failed, or the candidate cannot be read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from opsmith.benchmark.machine import this_machine
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.options import JudgeOptions
 from opsmith.judging.preparing import device_of
-from opsmith.judging.result import Judgement, Part
+from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge, Judgement, Part
 from opsmith.judging.task import Task
 
-__all__ = ["failed_judgement"]
+__all__ = ["failed_judgement", "unread_judgement"]
 
 # Of the reason, in characters: it may quote what a candidate sent.
 _LONGEST = 400
@@ -28,3 +29,11 @@ def failed_judgement(task: Task, candidate: Candidate, options: JudgeOptions, er
     part = Part("not judged", note=f"the judge failed: {failure}")
     machine = this_machine(device).name
     return Judgement(task.name, candidate.name, device, part, part, machine=machine, failure=failure)
+
+
+def unread_judgement(task: Task, path: Path, options: JudgeOptions, error: Exception) -> Judgement:
+    """Return the judgement of a candidate whose files are not read, with the reason."""
+    device = device_of(options)
+    posed = Part("refused", (Charge(Refusal.NOT_LOADED, printable(str(error)[:_LONGEST])),))
+    operator = Part("not judged", note="it is not read")
+    return Judgement(task.name, path.stem, device, posed, operator, machine=this_machine(device).name)

@@ -10,6 +10,7 @@ import torch
 
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
+from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["made_on"]
 
@@ -42,7 +43,9 @@ class _Maker:
             try:
                 with torch.device(self._device):
                     return self._moved(self._make(seed))
-            except Exception:
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
                 # It has a generator of the CPU, or asks NumPy. What it raises there too is told by the next line.
                 self._is_of_cpu = True
         return self._moved(self._make(seed))

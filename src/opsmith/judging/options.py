@@ -11,6 +11,8 @@ from opsmith.errors import ArgumentError
 
 __all__ = ["JudgeOptions"]
 
+_DEVICES = ("cpu", "cuda")
+
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions:
@@ -20,7 +22,7 @@ class JudgeOptions:
         None, Option("Calls that the task poses, where it is a function.", kind="function")
     )
     device: str | None = option(
-        None, Option("The device.", unset="cuda if there is a GPU, otherwise cpu", kind="text", choices=("cpu", "cuda"))
+        None, Option("The device.", unset="cuda if there is a GPU, otherwise cpu", kind="text", choices=_DEVICES)
     )
     seconds: float = option(90.0, Option("Time limit for one judgement.", kind="number"))
     call_seconds: float = option(
@@ -57,6 +59,8 @@ class JudgeOptions:
                 raise ArgumentError(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.gpu_memory_gib is not None and not self.gpu_memory_gib > 0:
             raise ArgumentError(f"gpu_memory_gib must be more than 0, not {self.gpu_memory_gib}")
+        if self.device not in (None, *_DEVICES):
+            raise ArgumentError(f"unknown device {self.device!r}; there are {' and '.join(_DEVICES)}")
         if self.threads is not None and self.threads < 1:
             raise ArgumentError(f"threads must be at least 1, not {self.threads}")
         normalize(self, against=names_in(self.against))

@@ -13,6 +13,7 @@ from torch import Tensor
 from opsmith.judging.parts import rows_of
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import as_real, tensors_of
+from opsmith.subject.indexing import ask_the_cpu, may_stop_a_gpu
 
 __all__ = ["PosedCall", "copied"]
 
@@ -61,8 +62,18 @@ class PosedCall:
     def run_other(self, values: Mapping[str, Any]) -> list[Tensor] | None:
         """Return the results for arguments that the task does not make, or None where the reference does not take them."""
         with contextlib.suppress(Exception):
+            if self._may_stop_a_gpu:
+                ask_the_cpu(self._flat, values)
             return self.run(values)
         return None
+
+    @cached_property
+    def _may_stop_a_gpu(self) -> bool:
+        values = {name: copied(value, self.device) for name, value in self.values.items()}
+        return self.device == "cuda" and may_stop_a_gpu(self._flat, values)
+
+    def _flat(self, values: Mapping[str, Any]) -> Any:
+        return self.task.reference(*(values[name] for name in self.task.parameters))
 
 
 def _changed(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:

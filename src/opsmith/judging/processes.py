@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["Meter", "Spent", "Use", "begun_at", "cpu_s", "family", "is_running", "memory_bytes", "use_of"]
 
-_PAGE = 4096
+_PAGE = resource.getpagesize()
 _SCHEDULER_CLOCK = 2
 _ENDED = frozenset((b"Z", b"X"))
 _STATE = re.compile(rb"^State:\s*(\S)", re.MULTILINE)

@@ -22,7 +22,7 @@ from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import same_tensor
+from opsmith.judging.tasks.trees import same_tensor, tensors_of
 from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["TaskQuality", "quality_of", "refused_for"]
@@ -108,10 +108,10 @@ def _does_not_fit(call: PosedCall) -> str:
 
 def _changes_inputs(call: PosedCall) -> str:
     given = [copied(call.values[name], call.device) for name in call.task.parameters]
-    before = [one.clone() if isinstance(one, Tensor) else one for one in given]
+    before = copied(given, call.device)
     call.run_on(given)
     for name, one, old in zip(call.task.parameters, given, before, strict=True):
-        if isinstance(one, Tensor) and not same_tensor(one, old):
+        if not all(map(same_tensor, tensors_of(one), tensors_of(old))):
             return f"its reference changes {name}, so what a candidate is given depends on who is called first"
     return ""
 

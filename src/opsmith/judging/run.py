@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from opsmith._keywords import names_in
 from opsmith.benchmark.conditions import torch_threads
 from opsmith.benchmark.deadline import OutOfTime, time_limit
 from opsmith.benchmark.machine import load_warning, this_machine
+from opsmith.judging.answers import NotStartedError
 from opsmith.judging.as_operator import judge_as_operator
 from opsmith.judging.bounded_task import BoundedTask, OverLimit, TaskLimits, without_warnings
 from opsmith.judging.candidate import Candidate
@@ -70,7 +72,7 @@ def run_judge(
 ) -> Judgement:
     """Return the judgement; `process` is one that was started for the candidate before (see `start_ahead`).
 
-    Raises ArgumentError for a GPU where there is none.
+    Raises ArgumentError for a GPU where there is none, and NotStartedError where no process starts for the candidate.
     """
     with torch_threads(options.threads), without_warnings():
         return _Judge(task, candidate, options, hooks).run(process)
@@ -177,16 +179,21 @@ class _Judge:
 
     def _with_cell(self, process: CandidateProcess | None, claim: Claim | None) -> None:
         threads = torch_threads(1 if self.bounded.most_elements <= _FEW_ELEMENTS else None)
-        with Cell(self.candidate, self.device, self.limits, process, claim) as cell, threads:
+        with ExitStack() as open_:
+            try:
+                cell = open_.enter_context(Cell(self.candidate, self.device, self.limits, process, claim))
+                open_.enter_context(threads)
+                overhead = self._overhead(cell) if self.options.time else Overhead(0.0, 0.0)
+            except CellError as error:  # nothing of the candidate has run
+                raise NotStartedError(error.charge) from error
             self.cell, self.found.walls = cell, cell.walls
             try:
-                self._in_cell(cell)
+                self._in_cell(cell, overhead)
             finally:
                 self.cell = None
 
-    def _in_cell(self, cell: Cell) -> None:
+    def _in_cell(self, cell: Cell, overhead: Overhead) -> None:
         options, found = self.options, self.found
-        overhead = self._overhead(cell) if options.time else Overhead(0.0, 0.0)
         self.hooks.watch("opening the candidate")
         if not options.time:
             self.hooks.when_untimed()

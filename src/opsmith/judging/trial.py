@@ -28,6 +28,7 @@ from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.case import Case
 from opsmith.subject.copies import copied, upcast
 from opsmith.subject.examples import as_case
+from opsmith.subject.indexing import ask_the_cpu, may_stop_a_gpu
 from opsmith.subject.oracle import Disagreement, Expected, expect
 from opsmith.subject.subject import Subject
 
@@ -61,6 +62,7 @@ class Trial:
     narrow_outputs: dict[int, torch.dtype] = field(
         default_factory=dict
     )  # float8, of which numbers in float32 are compared
+    _may_stop_a_gpu: bool | None = None
     _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
     @property
@@ -104,11 +106,22 @@ class Trial:
         here = on_device(values, self.cell.device)
         self.complex_inputs = {name: places_of_complex(value) for name, value in here.items()}
         here = in_pairs(here)
+        self._spare_the_gpu(here, is_own=case is None)
         case = case or as_case(here, self.task.parameters)
         with torch.no_grad():
             if (rows := self._rows(here)) is not None:
                 return self._in_parts(rows, here, case)
             return self._expect(case, here)
+
+    def _spare_the_gpu(self, values: Values, *, is_own: bool) -> None:
+        """Raise what the reference raises on the CPU for numbers that are not the task's own, where these may stop a GPU."""
+        if self.cell.device != "cuda":
+            return
+        run = partial(self.subject.results, self.subject.reference)
+        if is_own and self._may_stop_a_gpu is None:
+            self._may_stop_a_gpu = may_stop_a_gpu(run, values)
+        if not is_own and self._may_stop_a_gpu is not False:
+            ask_the_cpu(run, values)
 
     def _expect(self, case: Case, values: Values) -> Expected:
         expected = expect(self.subject, case, values, is_lenient=True)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.subject.blame import is_out_of_memory
 from opsmith.subject.copies import CORRELATED, cast, coarsest, copied, floating_names, perturbed, upcast
 from opsmith.subject.disagreement import apart
 from opsmith.subject.stochastic import DOWN, UP, Run, rounded_at_random
@@ -169,7 +170,9 @@ class Evidence:
     def _own(self, values: Mapping[str, Any]) -> list[Tensor] | None:
         try:
             return [result.detach() for result in self.run(copied(values))]
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
             return None  # "not implemented for 'Half'"
 
     def _add_spread(self, total: list[Tensor], names: list[str], seed: int) -> None:

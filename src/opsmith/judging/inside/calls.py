@@ -146,22 +146,24 @@ class Calls:
         _collect_no_more()
         keep = kept.append
         told: dict[str, Any] = {}
-        if read_bytes is not None:
-            told["read"] = self.device.touch(self.areas["inputs"], read_bytes)
-        with torch.no_grad():
-            if is_watched:
-                self.device.arrive_late()
-                for slot in order:
-                    keep(function(slots[slot]))
-                    self.snapshots = [_clone(one) if not oddness(one) else one for one in listed(kept[-1])]
-            else:
-                for slot in order:
-                    keep(function(slots[slot]))
-        self.device.wait()
-        if read_bytes is not None:
-            kept = [Flat(map(self._resolved, listed(result))) for result in kept]
-            told["places"] = [list(map(place_of, results)) for results in kept]
-        _collect_again()
+        try:
+            if read_bytes is not None:
+                told["read"] = self.device.touch(self.areas["inputs"], read_bytes)
+            with torch.no_grad():
+                if is_watched:
+                    self.device.arrive_late()
+                    for slot in order:
+                        keep(function(slots[slot]))
+                        self.snapshots = [_clone(one) if not oddness(one) else one for one in listed(kept[-1])]
+                else:
+                    for slot in order:
+                        keep(function(slots[slot]))
+            self.device.wait()
+            if read_bytes is not None:
+                kept = [Flat(map(self._resolved, listed(result))) for result in kept]
+                told["places"] = [list(map(place_of, results)) for results in kept]
+        finally:
+            _collect_again()
         if not is_aside:
             self.results = [] if is_lead_in else kept
         return {"set_aside": self.device.set_aside_bytes(), **told}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from opsmith.judging.inside.system_calls import call, prctl
+from opsmith.judging.inside.system_calls import bound, call, prctl
 
 __all__ = ["DEATH_SIGNAL", "Namespaces", "enter", "make_read_only"]
 
@@ -110,7 +110,7 @@ def _enter(namespaces: int) -> None:
     for name, content in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{ids} {ids} 1")):
         Path("/proc/self", name).write_text(content)
     # Counted in this namespace alone.
-    resource.setrlimit(resource.RLIMIT_NPROC, (_MOST_PROCESSES, _MOST_PROCESSES))
+    bound(resource.RLIMIT_NPROC, _MOST_PROCESSES)
 
 
 def _become_first_process() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import resource
 from collections.abc import Mapping
 
-__all__ = ["become_subreaper", "call", "machine_in_filters", "number_of", "prctl"]
+__all__ = ["become_subreaper", "bound", "call", "machine_in_filters", "number_of", "prctl"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -43,6 +44,13 @@ _MACHINES: Mapping[str, tuple[Mapping[str, int], int]] = {
     "aarch64": ({**_AARCH64, **_ON_ALL}, 0xC00000B7),
 }
 _CHILD_SUBREAPER = 36
+
+
+def bound(which: int, most: int) -> None:
+    """Limit a resource of this process for good; a lower limit that it has stays."""
+    _, hard = resource.getrlimit(which)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(which, (most, most))
 
 
 def number_of(name: str) -> int:

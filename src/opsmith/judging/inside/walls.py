@@ -19,7 +19,7 @@ from pathlib import Path
 from opsmith.judging.inside import landlock, namespaces
 from opsmith.judging.inside.namespaces import DEATH_SIGNAL, Namespaces
 from opsmith.judging.inside.sieve import sieve
-from opsmith.judging.inside.system_calls import become_subreaper, call, prctl
+from opsmith.judging.inside.system_calls import become_subreaper, bound, call, prctl
 
 __all__ = ["Fence", "Raised", "raise_walls"]
 
@@ -84,11 +84,11 @@ def raise_walls(fence: Fence) -> Raised:
 
 
 def _limit(fence: Fence) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_FILE_BYTES, _MOST_FILE_BYTES))
+    bound(resource.RLIMIT_CORE, 0)
+    bound(resource.RLIMIT_FSIZE, _MOST_FILE_BYTES)
     if fence.device == "cpu":
         # The driver of a GPU reserves far more than it uses.
-        resource.setrlimit(resource.RLIMIT_DATA, (fence.memory_bytes, fence.memory_bytes))
+        bound(resource.RLIMIT_DATA, fence.memory_bytes)
 
 
 def _is_alone(outside: Namespaces) -> bool:

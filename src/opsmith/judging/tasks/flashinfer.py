@@ -27,7 +27,7 @@ from opsmith.judging.tasks.symbols import signature_of
 from opsmith.spec.dtypes import from_torch
 from opsmith.spec.signature import Signature
 
-__all__ = ["is_definition", "read_flashinfer"]
+__all__ = ["is_definition", "read_flashinfer", "workload_files"]
 
 _WHAT = "a definition of FlashInfer-Bench"
 _MOST_WORKLOADS = 4
@@ -142,9 +142,9 @@ def _run_of(definition: _Definition) -> Callable[..., Any]:
 
 def _workloads(definition: _Definition) -> list[dict[str, Any]]:
     """Return a few recorded workloads of a definition, from the smallest to the largest, if the data set is there."""
-    root = next((one for one in definition.path.parents if (one / "workloads").is_dir()), None)
+    root = _root_of(definition.path)
     found: dict[str, dict[str, Any]] = {}
-    for path in sorted((root / "workloads").rglob(f"{definition.name}.jsonl")) if root else ():
+    for path in workload_files(definition.path, definition.name):
         for line in path.read_text().splitlines():
             try:
                 workload = json.loads(line)["workload"]
@@ -156,6 +156,16 @@ def _workloads(definition: _Definition) -> list[dict[str, Any]]:
     if len(ordered) <= _MOST_WORKLOADS:
         return ordered
     return [ordered[index * (len(ordered) - 1) // (_MOST_WORKLOADS - 1)] for index in range(_MOST_WORKLOADS)]
+
+
+def workload_files(path: Path, name: str) -> list[Path]:
+    """Return the files with the recorded workloads of a definition."""
+    root = _root_of(path)
+    return sorted((root / "workloads").rglob(f"{name}.jsonl")) if root is not None and is_definition(path) else []
+
+
+def _root_of(path: Path) -> Path | None:
+    return next((one for one in path.parents if (one / "workloads").is_dir()), None)
 
 
 def _label(workload: Mapping[str, Any]) -> str:

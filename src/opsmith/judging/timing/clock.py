@@ -35,7 +35,7 @@ _LEAST_PART, _LEAST_S = 0.5, 1e-9
 
 @dataclass(frozen=True)
 class CallTime:
-    """Seconds of a call in a batch: `whole_s` with what the judge adds, `own_s` without, and `left_s` of the judge's in that.
+    """Seconds of a call in a batch: `whole_s` with what the judge adds, `own_s` without, `left_s` of the judge's in that.
 
     The part `shared` is what more threads than it was given did beside each other.
     """
