@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from jaxtyping import Float
-from judging_kit.candidates import EXAMPLES, RIGHT, judged
+from judging_kit.candidates import EXAMPLES, RIGHT, judged, normalize
 from torch import Tensor
 
+from opsmith.checker.outcome import not_run_for, passed
+from opsmith.checker.properties.table import chosen
+from opsmith.judging import as_operator
 from opsmith.judging.api import judge
+from opsmith.judging.cell import CellError
 from opsmith.judging.refusals import Refusal
-from opsmith.judging.result import Judgement
+from opsmith.judging.result import Charge, Judgement
 from opsmith.judging.task_files import load_task
+from opsmith.judging.trial import Trial
+from opsmith.subject.examples import as_case
+from opsmith.subject.subject import Subject
 
 CLONED = RIGHT.replace("x * w", "x.contiguous() * w")
 
@@ -135,3 +145,59 @@ def test_a_candidate_that_leaves_no_time_is_not_judged(tmp_path: Path) -> None:
 
 def test_judged_without_an_operator(tmp_path: Path) -> None:
     assert judged(tmp_path, RIGHT).as_operator.state == "not judged"
+
+
+@pytest.mark.slow("asks all properties")
+def test_a_call_that_raises_as_an_operator_leaves_the_verdict_as_posed(tmp_path: Path) -> None:
+    path = tmp_path / "candidate.py"
+    path.write_text(CLONED)
+    task = load_task(normalize, examples=EXAMPLES)
+    calls: list[int] = []
+
+    def raises(trial: Trial, seed: int, tell: Any) -> None:
+        calls.append(seed)
+        raise CellError(Charge(Refusal.RAISED, "ValueError: no more calls"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(as_operator, "charge_for_kinds", raises)
+        judgement = judge(task, path, threads=1, time=False, seconds=12.0)
+    assert calls
+    assert judgement.as_posed.state == "accepted"
+    assert judgement.as_operator.state == "refused"
+    assert judgement.as_operator.charges[0].refusal is Refusal.RAISED
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_charged"),
+    [
+        (lambda call: torch.full((3,), float(call)), True),
+        (lambda call: torch.arange(3.0) * (1 + 2**-23 * (call % 2)), False),
+        (lambda call: torch.arange(3.0), False),
+    ],
+    ids=["constants", "last bits", "the same"],
+)
+def test_calls_that_differ_are_charged_where_one_is_wrong(kernel: Callable[[int], Tensor], is_charged: bool) -> None:
+    calls = itertools.count()
+
+    def candidate(x: Tensor) -> tuple[Tensor, ...]:
+        return (kernel(next(calls)),)
+
+    def reference(x: Tensor) -> tuple[Tensor, ...]:
+        return (x * 1,)
+
+    example = as_case({"x": torch.arange(3.0)}, ("x",))
+    subject = Subject(
+        "f", candidate, candidate, reference, ("x",), ("cpu",), ({"T": "float32"},), None, examples=(example,)
+    )
+    charge = as_operator._repeats(subject)
+    assert (charge is not None) == is_charged
+
+
+def test_a_defect_of_the_judge_in_one_property_is_no_verdict() -> None:
+    asked = [
+        as_operator._Asked(chosen(("value",))[0], "float32", one, 0.0) for one in (passed(3), not_run_for(OSError()))
+    ]
+    assert as_operator._verdict([], asked[:1], {}, 1).state == "accepted"
+    part = as_operator._verdict([], asked, {}, 1)
+    assert part.state == "not judged"
+    assert "OSError" in part.note

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from judging_kit.candidates import EXAMPLES, RIGHT, normalize
 
 from opsmith.errors import ArgumentError
 from opsmith.judging import batch
-from opsmith.judging.batch import LOG_NAME, judge_batch
+from opsmith.judging.batch import LOG_NAME, BatchReport, judge_batch
 from opsmith.judging.candidate import Candidate
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.options import JudgeOptions
@@ -176,3 +179,65 @@ def test_a_judgement_is_read_again(tmp_path: Path) -> None:
         Judgement.from_json("{}")
     with pytest.raises(ValueError, match="not a judgement"):
         Judgement.from_json(json.dumps({**json.loads(judgement.to_json()), "format": 99}))
+
+
+@pytest.mark.parametrize("what", ["a function", "a problem", "sizes of a folder's task"])
+def test_a_task_that_has_changed_is_judged_again(what: str, tmp_path: Path) -> None:
+    before, after = ("relu", "abs") if "size" not in what else ("size: 8", "size: 16")
+    candidates = tmp_path / "candidates"
+    candidates.mkdir()
+    names = {"a function": "f", "a problem": "ModelNew"}
+    main = f"class ModelNew(torch.nn.Module):\n    def forward(self, x): return x.{before}()\n"
+    main = f"def f(x): return x.{before}()\n" if what == "a function" else main
+    main = "def custom_kernel(data): return data.relu()\n" if what not in names else main
+    (candidates / "one.py").write_text(f"import torch\n{main}")
+    options = replace(OPTIONS, examples=[(torch.randn(8, 16),)])
+
+    def judged(word: str) -> BatchReport:
+        task: Any = tmp_path / "task.py"
+        if what == "a function":
+            task = _function_of(tmp_path / f"{word}.py", word)
+        elif what == "a problem":
+            task.write_text(_PROBLEM.replace("torch.relu", f"torch.{word}"))
+        else:
+            task = tmp_path / "task"
+            task.mkdir(exist_ok=True)
+            (task / "reference.py").write_text(_FOLDER)
+            (task / "task.yml").write_text(f"tests:\n  - {{{word}, seed: 1}}\n")
+        return judge_batch(task, candidates, options)
+
+    assert judged(before).judged == 1
+    assert judged(before).judged == 0
+    assert judged(after).judged == 1
+
+
+_FOLDER = """
+import torch
+def generate_input(size, seed):
+    return torch.randn(size, 16, generator=torch.Generator().manual_seed(seed))
+def ref_kernel(data):
+    return data.relu()
+"""
+
+
+def _function_of(path: Path, name: str) -> Any:
+    path.write_text(f"def f(x):\n    return x.{name}()\n")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.f
+
+
+def test_a_candidate_that_is_not_read_is_refused_and_the_next_one_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opsmith.judging.candidate._MOST_BYTES", 1000)
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "main.py").write_text("#" * 2000)
+    (tmp_path / "right.py").write_text(RIGHT)
+    report = judge_batch(normalize, tmp_path, OPTIONS)
+    assert [one.ok for one in report.judgements] == [False, True]
+    assert report.judgements[0].refusals == (Refusal.NOT_LOADED,)
+    assert "give the candidate's files alone" in str(report.judgements[0])

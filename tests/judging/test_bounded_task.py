@@ -193,3 +193,27 @@ def test_a_reference_that_raises_is_a_verdict_on_the_task(
 
 def test_a_usual_reference_is_not_refused(tmp_path: Path) -> None:
     assert judged(tmp_path, RIGHT).ok
+
+
+def test_inputs_that_are_not_made_for_some_seed_refuse_the_task(tmp_path: Path) -> None:
+    problem, candidate = tmp_path / "problem.py", tmp_path / "candidate.py"
+    problem.write_text("""
+import torch
+count = 0
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+def get_inputs():
+    global count
+    count += 1
+    if count > 6:
+        raise ValueError("no more numbers")
+    return [torch.randn(8, 16)]
+def get_init_inputs():
+    return []
+""")
+    candidate.write_text("from torch.nn import ReLU as ModelNew\n")
+    judgement = judge(problem, candidate, threads=1, time=False, operator=False)
+    assert [charge.refusal for charge in judgement.task_charges] == [Refusal.DEGENERATE_TASK]
+    assert "no more numbers" in judgement.task_charges[0].message
+    assert not judgement.ok

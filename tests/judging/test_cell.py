@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from judging_kit.candidates import RIGHT, judged
 from judging_kit.cells import answer, cell_of
 
 from opsmith.judging import launch
+from opsmith.judging.answers import NotStartedError
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.cell import Cell, CellError, Limits
 from opsmith.judging.gpu_memory import GpuMemory
@@ -202,6 +204,11 @@ def test_a_process_that_does_not_start_leaves_nothing(tmp_path: Path, monkeypatc
     with pytest.raises(CellError):
         Cell(None, "cpu", Limits(memory_bytes=32 << 20))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_start_is_no_verdict_on_the_candidate(tmp_path: Path) -> None:
+    with pytest.raises(NotStartedError, match="memory"):
+        judged(tmp_path, RIGHT, memory_gib=0.03)
 
 
 def test_an_exception_has_its_place() -> None:

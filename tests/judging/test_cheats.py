@@ -29,6 +29,24 @@ def test_a_cheat_is_refused_by_name(name: str, tmp_path: Path) -> None:
     assert [str(one) for one in judgement.refusals] == [str(refusal)]
 
 
+LATE = """
+import time
+import torch
+calls = []
+def normalize(x, w):
+    calls.append(0)
+    if len(calls) <= 6:
+        time.sleep(0.7)
+    y = torch.softmax(x * w, dim=-1)
+    return y if len(calls) <= 60 else y.half().float()
+"""
+
+
+def test_who_is_slow_at_first_is_not_spared_the_calls_that_show_a_drift(tmp_path: Path) -> None:
+    judgement = judged(tmp_path, LATE, seconds=4.0)
+    assert judgement.refusals == (Refusal.DRIFTS,), judgement
+
+
 @pytest.mark.parametrize("number", some(range(1, 25), 4, "each has a process of its own"))
 def test_a_single_wrong_call_is_not_deterministic_wherever_it_comes(number: int, tmp_path: Path) -> None:
     wrong_once = (

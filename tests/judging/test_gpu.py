@@ -9,6 +9,7 @@ import pytest
 import torch
 from judging_kit.candidates import RIGHT, judged, normalize
 from judging_kit.cells import cell_of
+from torch import Tensor
 
 from opsmith.judging.api import judge
 from opsmith.judging.cell import Cell
@@ -313,3 +314,22 @@ def test_who_writes_to_that_memory_reaches_nothing_of_the_judge() -> None:
     # What has arrived stays as it is, and so does what the judge has sent and holds results against.
     assert torch.equal(found.view(torch.uint8), kept.view(torch.uint8))
     assert torch.equal(x, before)
+
+
+def test_a_reference_that_asserts_about_its_data_leaves_the_gpu_to_the_judge(tmp_path: Path) -> None:
+    """Other numbers than chances stop a GPU for the process that has its reference compute with them."""
+
+    def loss(p: Tensor, y: Tensor) -> Tensor:
+        return torch.nn.functional.binary_cross_entropy(p, y, reduction="none")
+
+    path = tmp_path / "candidate.py"
+    path.write_text(
+        "import torch\n"
+        "def loss(p, y):\n"
+        "    return -(y * p.log().clamp(min=-100) + (1 - y) * (1 - p).log().clamp(min=-100))\n"
+    )
+    examples = [(torch.rand(64, 96).mul(0.9).add(0.05), torch.rand(64, 96))]
+    judgement = judge(loss, path, examples=examples, device="cuda", time=False, operator=False)
+    assert judgement.failure == ""
+    assert judgement.task_charges == ()
+    torch.zeros(1, device="cuda").cpu()

@@ -31,6 +31,8 @@ TOGETHER: dict[str, tuple[Callable[..., Any], Sequence[Tensor]]] = {
     "hardly": (lambda a: a + 1e-9 * a.square().sum(), [X]),
     "statistics of a batch": (lambda a: batch_norm(a, None, None, training=True), [X]),
     "an order of rows": (lambda a: a.flip(0), [X]),
+    "a dimension that a single row loses": (lambda a: (a @ a.T[:, :1]).squeeze(), [X]),
+    "a dimension that a single row loses, of each": (lambda a: a.exp().squeeze(), [X]),
     "a sum": (lambda a: a.sum(), [X]),
     "a fixed number of rows": (lambda a: a.reshape(24, 3, 2), [X]),
     "one row": (lambda a: a.softmax(-1), [X[:1]]),

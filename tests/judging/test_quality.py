@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -30,6 +31,13 @@ def task_of(reference: Callable, *shapes: tuple[int, ...], zero: str = "", draw=
 SQUARE = (32, 48)
 REFUSED = {
     "changes its inputs": (task_of(lambda x: x.relu_() + 1, SQUARE), "its reference changes x"),
+    "changes what is in a list": (
+        replace(
+            task_of(lambda x: x[0].relu_() + 1, SQUARE),
+            inputs=lambda seed: {"x": [torch.randn(SQUARE, generator=torch.Generator().manual_seed(seed))]},
+        ),
+        "its reference changes x",
+    ),
     "returns nothing": (task_of(lambda x: None, SQUARE), "returns no tensor"),
     "gives NaN": (task_of(lambda x: x.log(), SQUARE), "output 0 of its reference has NaN"),
     "overflows throughout": (

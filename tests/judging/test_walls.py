@@ -354,3 +354,17 @@ def test_what_an_old_landlock_lacks_is_told(tmp_path: Path) -> None:
     assert found == "[True]"
     assert "no signals to others (it sees the other processes, and has no Landlock of Linux 6.12 or newer)" in missing
     assert kept.read_text() == "kept"
+
+
+def test_lower_limits_of_the_machine_stay(tmp_path: Path) -> None:
+    program = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_NPROC, (3000, 3000))
+from pathlib import Path
+from opsmith.judging.inside import walls
+walls.raise_walls(walls.Fence(Path({str(tmp_path)!r}), "cpu", 1 << 33))
+print(resource.getrlimit(resource.RLIMIT_FSIZE)[1], resource.getrlimit(resource.RLIMIT_NPROC)[1] <= 3000)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(1 << 30), "True"], done.stderr

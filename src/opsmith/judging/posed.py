@@ -175,7 +175,7 @@ def _in_a_row(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> N
         slots = [posed.values(number + index) for index in range(count)]
         number += count
         # What drifts is seen behind the calls of the last row, of which a candidate that is slow at first is not spared.
-        is_last = row == _ROWS - 1 or not trial.has_time
+        is_last = row == _ROWS - 1 or (row > 0 and not trial.has_time)
         if is_last:
             _many_more(trial, count, is_aside=False)
         # Results are a caller's for as long as it wants: none of those calls may write to them.

@@ -78,11 +78,6 @@ def run_judge(
         return _Judge(task, candidate, options, hooks).run(process)
 
 
-def _guess(task: Task) -> tuple[str, ...]:
-    """Return the note of what was taken for symbols: other sizes are tried by it."""
-    return (f"equal sizes are taken for one: {'; '.join(task.guessed)}",) if task.guessed else ()
-
-
 @dataclass
 class _Found:
     """What is known so far."""
@@ -165,7 +160,7 @@ class _Judge:
             (*signs_of(self.candidate), *found.signs),
             walls=found.walls,
             task_charges=found.task_charges,
-            notes=(*self.task.notes, *_guess(self.task), *found.notes),
+            notes=(*self.task.told, *found.notes),
             seed=self.seed,
             seconds=time.perf_counter() - self.begun_s,
             machine=this_machine(self.device).name,

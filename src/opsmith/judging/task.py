@@ -68,3 +68,12 @@ class Task:
     def makers(self) -> Mapping[str, Callable[[int], Mapping[str, Any]]]:
         """The calls that the task poses, by label."""
         return self.posed or {"as posed": self.inputs}
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Its notes, what was taken for symbols, by which other sizes are tried, and a tolerance that does not count."""
+        guessed = (f"equal sizes are taken for one: {'; '.join(self.guessed)}",) if self.guessed else ()
+        if (own := self.tolerance) is None:
+            return (*self.notes, *guessed)
+        allowed = f"{own.source} allows {own.relative:g} of a number and {own.absolute:g} beside it"
+        return (*self.notes, *guessed, f"{allowed}; what is allowed here follows from the inputs")
