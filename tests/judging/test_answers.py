@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from opsmith.judging.answers import CellError, charge_of, charge_of_cache, place_of, returned, signs_of
+from opsmith.judging.answers import CellError, charge_of, charge_of_cache, place_in, returned, signs_in
 from opsmith.judging.diagnosis import is_near, same_numbers
 from opsmith.judging.memory import DTYPES, Area, read_tensor
 from opsmith.judging.messages import MessageError, receive, send
@@ -180,12 +180,12 @@ def test_claims_of_the_wrong_type_are_nothing() -> None:
     assert charge_of_cache({"set_aside": "all"}) is None
     assert charge_of_cache({"set_aside": 0}) is None
     assert charge_of_cache({"set_aside": 4096}) is not None
-    assert signs_of({"caught": "everything"}) == ()
-    assert signs_of({"caught": [3, ["ValueError", "no", 7]]})[0].line == 7
+    assert signs_in({"caught": "everything"}) == ()
+    assert signs_in({"caught": [3, ["ValueError", "no", 7]]})[0].line == 7
 
 
-def test_signs_of_an_answer_are_few_and_short() -> None:
-    many = signs_of({"caught": [["a" * 1_000, "b" * 1_000_000, 10**4_000]] * 1_000_000})
+def test_caught_in_an_answer_are_few_and_short() -> None:
+    many = signs_in({"caught": [["a" * 1_000, "b" * 1_000_000, 10**4_000]] * 1_000_000})
     assert len(many) == 20
     assert len(many[0].message) < 1_000
     assert many[0].line is None
@@ -255,12 +255,12 @@ def test_results_that_overlap_are_refused() -> None:
 @pytest.mark.parametrize("found", [None, "here", -1.5, ["here"], [1, None], True], ids=str)
 def test_a_place_that_is_not_one_is_refused(found: Any) -> None:
     with pytest.raises(ValueError, match="place"):
-        place_of(found)
+        place_in(found)
 
 
 def test_a_place_has_strides_where_a_result_is_not_dense() -> None:
-    assert place_of(4096) == (4096, None)
-    assert place_of([4096, 1, 4]) == (4096, [1, 4])
+    assert place_in(4096) == (4096, None)
+    assert place_in([4096, 1, 4]) == (4096, [1, 4])
 
 
 def test_a_message_that_is_cut_off_is_an_end(link: tuple[socket.socket, socket.socket]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -40,16 +39,20 @@ def test_without_a_gpu_nothing_is_claimed() -> None:
 
 
 def test_a_claim_waits_for_room(tmp_path: Path) -> None:
-    waits, order = [], []
+    waits, order, is_waiting = [], [], threading.Event()
+
+    def wait() -> None:
+        waits.append(1)
+        is_waiting.set()
 
     def later() -> None:
-        with claimed(50, lambda: waits.append(1), tmp_path, 100):
+        with claimed(50, wait, tmp_path, 100):
             order.append("second")
 
     with claimed(51, nothing, tmp_path, 100):
         thread = threading.Thread(target=later)
         thread.start()
-        time.sleep(0.5)
+        assert is_waiting.wait(timeout=10)
         order.append("first")
     thread.join(timeout=10)
     assert order == ["first", "second"]

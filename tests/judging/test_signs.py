@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opsmith.judging.candidate import Candidate
-from opsmith.judging.signs import SIGNS, signs_of
+from opsmith.judging.signs import signs_of
 
 KERNEL = '''
 from torch.utils.cpp_extension import load_inline
@@ -81,8 +81,17 @@ def test_a_sign_is_seen(name, text):
     assert set(signs(text)) == {name}
 
 
-def test_every_sign_has_a_test():
-    assert {*SEEN, "library calls only", "not read", "more signs"} == set(SIGNS)
+IN_FULL = {
+    "patched functions": "import torch.nn.functional as F\nF.softmax = None",
+    "other streams": "from torch.cuda import Stream\ns = Stream()",
+    "CUDA graph": "from torch import cuda\nwith cuda.graph(g):\n    pass",
+    "objects are searched": "from gc import get_objects as all_of\nx = all_of()",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), IN_FULL.items(), ids=IN_FULL.keys())
+def test_a_sign_is_seen_by_what_a_name_was_imported_as(name, text):
+    assert set(signs(KERNEL + text)) == {name}
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,11 @@ def test_what_does_not_end_is_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     acted.clear()
     with watching(30.0, acted.set):
         pass
-    time.sleep(0.05)
+    until_s = time.monotonic() + 10
+    while any(one.name == "opsmith-judge-watchdog" for one in threading.enumerate()):
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
     assert not acted.is_set()
-    assert not any(one.name == "opsmith-judge-watchdog" for one in threading.enumerate())
 
 
 @pytest.mark.slow("waits for a call that does not come back")

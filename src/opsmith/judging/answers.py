@@ -23,9 +23,9 @@ __all__ = [
     "Returned",
     "charge_of",
     "charge_of_cache",
-    "place_of",
+    "place_in",
     "returned",
-    "signs_of",
+    "signs_in",
 ]
 
 
@@ -151,7 +151,7 @@ def charge_of_cache(found: Mapping[str, Any]) -> Charge | None:
     return Charge(Refusal.CACHE_CONTROL, f"it sets {size >> 10} KiB of the second-level cache aside")
 
 
-def place_of(found: Any) -> tuple[int, list[int] | None]:
+def place_in(found: Any) -> tuple[int, list[int] | None]:
     """Return where a result lies: its address, and its strides where it is not dense; raises ValueError for what is not."""
     address, *strides = found if isinstance(found, list) else [found]
     if type(address) is not int or not all(type(one) is int for one in strides):
@@ -191,7 +191,7 @@ def _one(described: Any, area: Shared, most_bytes: int, device: str) -> Returned
     return Returned(tensor, "", shared, described.get("overlaps") is True)
 
 
-def signs_of(found: Mapping[str, Any]) -> tuple[Sign, ...]:
+def signs_in(found: Mapping[str, Any]) -> tuple[Sign, ...]:
     """Return a sign for each exception that an answer tells of, up to as many as an honest process tells."""
     listed = found.get("caught")
     if not isinstance(listed, list):

@@ -34,7 +34,7 @@ __all__ = ["LOG_NAME", "BatchReport", "judge_batch"]
 LOG_NAME = "opsmith-judge.jsonl"
 # In the place of a charge that the log has.
 _NOT_READ = Charge(Refusal.SLOW_REFERENCE, "it was not read")
-Watch = Callable[[str, str], None]
+_Watch = Callable[[str, str], None]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def judge_batch(
     options: JudgeOptions | None = None,
     *,
     log: str | Path | None = None,
-    watch: Watch | None = None,
+    watch: _Watch | None = None,
     go_on: Callable[[], NoReturn] | None = None,
 ) -> BatchReport:
     """Judge every candidate of a folder: its .py files, and its folders with a main.py.
@@ -103,10 +103,10 @@ class _Batch:
     """Judges one candidate after the other, and keeps what is known in the log."""
 
     def __init__(
-        self, options: JudgeOptions, log: BatchLog, watch: Watch | None, go_on: Callable[[], NoReturn] | None
+        self, options: JudgeOptions, log: BatchLog, watch: _Watch | None, go_on: Callable[[], NoReturn] | None
     ) -> None:
         self.options, self.log, self.go_on = options, log, go_on
-        self.watch: Watch = watch or (lambda name, doing: None)
+        self.watch: _Watch = watch or (lambda name, doing: None)
         self.ahead: CandidateProcess | None = None  # of the next candidate, which has started
 
     def run(self, task: Any, folder: Path) -> BatchReport:

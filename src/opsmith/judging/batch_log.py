@@ -84,7 +84,7 @@ def key_of(task: Task, candidate: Candidate, options: JudgeOptions) -> str:
     parts = [__version__, torch.__version__, machine, task.name, task.kind, _text_of(task)]
     parts += [f"{one.name}={getattr(options, one.name)!r}" for one in fields(options) if one.name != "examples"]
     digest = hashlib.sha256("\0".join(parts).encode())
-    for name, content in sorted({**task.beside, **candidate.text}.items()):
+    for name, content in sorted({**task.beside, **candidate.files}.items()):
         digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 

@@ -141,7 +141,7 @@ class BoundedTask:
     def _over(self, what: str, arguments: Sequence[Any], call_s: float) -> OverLimit:
         if self._left_s < call_s:
             all_s = self.limits.all_s
-            text = f"{what} has taken the {all_s:.0f} s that all its calls may; pose smaller inputs, or give it longer"
+            text = f"{what} has taken the {all_s:.0f} s that all its calls may; pose smaller ones, or allow more (--seconds)"
         else:
             text = f"{what} does not return within {call_s:.0f} s"
         if what == _REFERENCE and arguments:

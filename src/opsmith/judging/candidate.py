@@ -45,11 +45,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate's file, or a folder with one named main.py; `text` are its bytes by path."""
+    """A candidate's file, or a folder with one named main.py; `files` are bytes by path."""
 
     path: Path
     main: str
-    text: Mapping[str, bytes]
+    files: Mapping[str, bytes]
 
     @property
     def name(self) -> str:

@@ -94,7 +94,7 @@ class CandidateProcess:
 
     def give_files(self, candidate: Candidate) -> None:
         """Copy a candidate's files to its folder: as late as when it is opened, for others that run could read them."""
-        for name, content in candidate.text.items():
+        for name, content in candidate.files.items():
             path = self.folder / "candidate" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -210,7 +210,7 @@ class CandidateProcess:
         own = members[1:] if self._waits_outside else members
         taken = sum(map(memory_bytes, own)) + nameless - self.shared_bytes
         if taken > limits.memory_bytes:
-            return _over(f"it took {taken >> 20} MiB, and may take {limits.memory_bytes >> 20}")
+            return _over(f"it took {taken >> 20} MiB, and may take {limits.memory_bytes >> 20} (--memory-gib)")
         written = written_to(self.folder)
         if written.nbytes > limits.disk_bytes:
             return _over(f"it wrote {written.nbytes >> 20} MiB to files, and may write {limits.disk_bytes >> 20}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from opsmith.checker.memory.available import available_memory_bytes
-from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, place_of, returned, signs_of
+from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, place_in, returned, signs_in
 from opsmith.judging.areas import Areas
 from opsmith.judging.candidate import Candidate, Entry
 from opsmith.judging.candidate_process import CandidateProcess
@@ -220,7 +220,7 @@ class Cell:
         """
         memory = self.process.memory
         try:
-            places = [place_of(one) for one in done.places[number]]
+            places = [place_in(one) for one in done.places[number]]
             if memory is None or len(places) != len(like):
                 return None
             return [memory.tensor(at, strides, one) for (at, strides), one in zip(places, like, strict=True)]
@@ -256,7 +256,8 @@ class Cell:
         else:  # they are copied, and lie in memory twice
             most = min(self.limits.memory_bytes, (available_memory_bytes("cpu") or 1 << 62) // _TIMES_RESULTS)
         if not 0 < needs <= most:
-            raise CellError(Charge(Refusal.OVER_MEMORY, f"its results take {needs} bytes, and may take {most}"))
+            text = f"its results take {needs >> 20} MiB, and may take {most >> 20} (--memory-gib)"
+            raise CellError(Charge(Refusal.OVER_MEMORY, text))
         if staging is None:
             return self._areas.named("results", needs + 4096)
         self._areas.count_staged("results", needs)
@@ -264,13 +265,13 @@ class Cell:
 
     def caught(self) -> tuple[Sign, ...]:
         """Make one call with the first slot, and return a sign for each exception that the candidate catches in it."""
-        return signs_of(self.process.ask("catch", self.limits.call_s, slot=0))
+        return signs_in(self.process.ask("catch", self.limits.call_s, slot=0))
 
     def changed_files(self) -> list[str]:
         """Return the names of the candidate's files that are not as they were copied."""
         assert self.candidate is not None
         folder = self.process.folder / "candidate"
-        return [name for name, content in self.candidate.text.items() if differs(folder / name, content)]
+        return [name for name, content in self.candidate.files.items() if differs(folder / name, content)]
 
     def changed_inputs(self) -> str:
         """Return what the calls have changed of the inputs since `load`: "", "inputs" or "margins"."""

@@ -92,7 +92,8 @@ class Forked:
         if self.returncode is None:
             self._wait_for(self._channel.fileno() if self._pid == 0 else self._end, timeout)
             with suppress(ProcessLookupError):
-                self._wait_for(self.pid and self._end, timeout)
+                assert self.pid  # which is asked for before there is an end to wait for
+                self._wait_for(self._end, timeout)
                 self._ask()
         assert self.returncode is not None
         return self.returncode

@@ -65,7 +65,7 @@ class GpuMemory:
             return None
         text = f"{taken >> 20} MiB more of the GPU's memory are in use, and it may take {self._most_bytes >> 20}"
         others = f", and other judgements {others_bytes >> 20}" if others_bytes else ""
-        return Charge(Refusal.OVER_MEMORY, f"{text} beside its inputs and results{others}")
+        return Charge(Refusal.OVER_MEMORY, f"{text} (--gpu-memory-gib) beside its inputs and results{others}")
 
 
 def used_by_others_bytes() -> int:

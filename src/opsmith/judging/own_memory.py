@@ -6,14 +6,14 @@ are right where the reference returns such a view as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.judging.answers import Batch, place_of
+from opsmith.judging.answers import Batch, place_in
 from opsmith.judging.cell import Cell
 from opsmith.judging.diagnosis import are_same
 from opsmith.judging.memory import overlaps_itself
@@ -82,10 +82,13 @@ def _charge_by_looking(trial: Trial, values: Values, right: Views) -> Charge | N
         return charge
     # Other places than its results' could have been told.
     given = trial.plain(trial.cell.give([0])[0])
-    views = right.shared
-    if found is None or not are_same(*([one for n, one in enumerate(r) if n not in views] for r in (found, given))):
+    if found is None or not are_same(_without(found, right.shared), _without(given, right.shared)):
         return Charge(Refusal.REACHES_OUTSIDE, "its results are not where its process says that they are")
     return None
+
+
+def _without(results: Sequence[Tensor], numbers: Collection[int]) -> list[Tensor]:
+    return [one for number, one in enumerate(results) if number not in numbers]
 
 
 def charge_for_views(cell: Cell, done: Batch, at: int, found: list[Tensor], right: Views) -> Charge | None:
@@ -97,7 +100,7 @@ def charge_for_views(cell: Cell, done: Batch, at: int, found: list[Tensor], righ
     cell.overwrite_inputs()
     if (again := cell.seen(done, at, found)) is None:
         return None
-    places = [place_of(one) for one in done.places[at]]
+    places = [place_in(one) for one in done.places[at]]
     overlapping = [
         number
         for number, ((_, strides), one) in enumerate(zip(places, found, strict=True))

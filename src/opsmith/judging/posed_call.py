@@ -15,7 +15,7 @@ from opsmith.judging.task import Task
 from opsmith.judging.tasks.trees import as_real, tensors_of
 from opsmith.subject.indexing import ask_the_cpu, may_stop_a_gpu
 
-__all__ = ["PosedCall", "copied"]
+__all__ = ["PosedCall", "moved_copy"]
 
 
 class PosedCall:
@@ -36,7 +36,7 @@ class PosedCall:
 
     def run(self, values: Mapping[str, Any]) -> list[Tensor]:
         """Return the reference's results for copies of some arguments."""
-        return self.run_on([copied(values[name], self.device) for name in self.task.parameters])
+        return self.run_on([moved_copy(values[name], self.device) for name in self.task.parameters])
 
     def run_on(self, given: Sequence[Any]) -> list[Tensor]:
         """Return the reference's results for arguments as they are."""
@@ -69,7 +69,7 @@ class PosedCall:
 
     @cached_property
     def _may_stop_a_gpu(self) -> bool:
-        values = {name: copied(value, self.device) for name, value in self.values.items()}
+        values = {name: moved_copy(value, self.device) for name, value in self.values.items()}
         return self.device == "cuda" and may_stop_a_gpu(self._flat, values)
 
     def _flat(self, values: Mapping[str, Any]) -> Any:
@@ -81,10 +81,10 @@ def _changed(value: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     return change(value.float()).to(value.dtype) if value.itemsize == 1 else change(value)
 
 
-def copied(value: Any, device: str) -> Any:
+def moved_copy(value: Any, device: str) -> Any:
     """Return an argument, or each of a list, with memory of its own on a device."""
     if isinstance(value, list | tuple):
-        return [copied(item, device) for item in value]
+        return [moved_copy(item, device) for item in value]
     return value.to(device, copy=True) if isinstance(value, Tensor) else value
 
 

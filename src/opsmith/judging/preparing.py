@@ -27,7 +27,7 @@ def device_of(options: JudgeOptions) -> str:
 
 def with_its_files(task: Task, candidate: Candidate) -> Candidate:
     """Return the candidate with the files that its task puts beside it; its own come before them."""
-    return replace(candidate, text={**task.beside, **candidate.text})
+    return replace(candidate, files={**task.beside, **candidate.files})
 
 
 def limits_of(options: JudgeOptions, device: str) -> Limits:

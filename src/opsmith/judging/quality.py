@@ -17,7 +17,7 @@ from torch import Tensor
 from opsmith.checker.memory.available import available_memory_bytes, size_text
 from opsmith.judging.orders import StableOrder
 from opsmith.judging.pieces import mean_of, within
-from opsmith.judging.posed_call import PosedCall, copied
+from opsmith.judging.posed_call import PosedCall, moved_copy
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
@@ -107,8 +107,8 @@ def _does_not_fit(call: PosedCall) -> str:
 
 
 def _changes_inputs(call: PosedCall) -> str:
-    given = [copied(call.values[name], call.device) for name in call.task.parameters]
-    before = copied(given, call.device)
+    given = [moved_copy(call.values[name], call.device) for name in call.task.parameters]
+    before = moved_copy(given, call.device)
     call.run_on(given)
     for name, one, old in zip(call.task.parameters, given, before, strict=True):
         if not all(map(same_tensor, tensors_of(one), tensors_of(old))):

@@ -83,7 +83,7 @@ class Judgement:
     """What was found about one candidate for one task.
 
     `as_posed` is about the task's own shapes and types, `as_operator` about everything that a user of an operator would
-    expect. `task` charges are about the task. `seed` makes the inputs again. `failure` is an error of the judge's own that
+    expect. `task_charges` are about the task. `seed` makes the inputs again. `failure` is an error of the judge's own that
     ended it: it says nothing of the candidate.
     """
 

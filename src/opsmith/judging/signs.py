@@ -15,7 +15,7 @@ from opsmith.judging.candidate import Candidate
 from opsmith.judging.result import Sign
 from opsmith.judging.sources import Python, Sources, dotted, read_sources
 
-__all__ = ["SIGNS", "signs_of"]
+__all__ = ["signs_of"]
 
 
 _LAUNCHES = re.compile(r"__global__|<<<")
@@ -25,6 +25,7 @@ _KERNEL_DECORATORS = ("jit", "kernel", "prim_func", "autotune")
 _LIBRARIES = re.compile(
     r"\b(?:at|torch)::(?!Tensor\b|empty|TensorOptions|k[A-Z]|cuda|nn\b)(\w+)\s*\(|\bcu(?:blas|dnn)\w+\("
 )
+_NEVER = r"(?!)"
 # What a reader is shown: names in a source, and files, can be many and long.
 _MOST, _LONGEST = 50, 400
 _Look = Callable[[Sources], Iterator[Sign]]
@@ -94,7 +95,7 @@ def _patches(sources: Sources) -> Iterator[Sign]:
         assigned: dict[str, int] = {}
         targets = [one for node in one.nodes if isinstance(node, ast.Assign) for one in node.targets]
         for target in (one for one in targets if isinstance(one, ast.Attribute)):
-            text = dotted(target)
+            text = one.in_full(dotted(target))
             if text.split(".")[0] in roots and not text.startswith("torch.backends."):
                 assigned.setdefault(text, target.lineno)
         if assigned:
@@ -167,27 +168,7 @@ _LOOKS: tuple[_Look, ...] = (
         r"allow_tf32|set_float32_matmul_precision|allow_\w{1,40}_reduced_precision",
         r"CUBLAS_COMPUTE_32F_FAST|--use_fast_math|CUBLAS_TF32",
     ),
-    _words("cache control", "it sets a part of L2 aside", r"$^", r"PersistingL2CacheSize|accessPolicyWindow"),
+    _words("cache control", "it sets a part of L2 aside", _NEVER, r"PersistingL2CacheSize|accessPolicyWindow"),
     _words("files and network", "it reads or connects elsewhere", r"^(?:socket|urllib|http|requests)\b|^open$"),
     _words("torch.compile", "PyTorch's compiler makes the kernel", r"^torch\.compile$"),
-)
-# The names of all signs.
-SIGNS = (
-    "not read",
-    "library calls only",
-    "no kernel",
-    "try/except around a call",
-    "patched functions",
-    "tensor subclass",
-    "CUDA graph",
-    "other streams",
-    "threads or processes",
-    "pointers as keys",
-    "the stack is read",
-    "objects are searched",
-    "lower precision",
-    "cache control",
-    "files and network",
-    "torch.compile",
-    "more signs",
 )

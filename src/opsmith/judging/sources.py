@@ -54,11 +54,27 @@ class Python:
 
     @cached_property
     def names(self) -> dict[str, int]:
-        """Every attribute and name that it uses, dotted as far as it is written so, with the first line."""
+        """Every attribute and name that it uses, in full as far as it is written so, with the first line."""
         found: dict[str, int] = {}
         for node in self.nodes:
             if isinstance(node, ast.Attribute | ast.Name) and (text := dotted(node)):
-                found.setdefault(text, node.lineno)
+                found.setdefault(self.in_full(text), node.lineno)
+        return found
+
+    def in_full(self, text: str) -> str:
+        """Return a dotted name with what its first part was imported as: `F.relu` is torch.nn.functional.relu."""
+        first, dot, rest = text.partition(".")
+        return f"{self._imported.get(first, first)}{dot}{rest}"
+
+    @cached_property
+    def _imported(self) -> dict[str, str]:
+        """What names stand for that it imports under, such as "F": "torch.nn.functional"."""
+        found: dict[str, str] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                found |= {alias.asname: alias.name for alias in node.names if alias.asname}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
         return found
 
     @cached_property
@@ -114,7 +130,7 @@ def read_sources(candidate: Candidate) -> Sources:
     native: list[tuple[str, str, int]] = []
     unread: dict[str, str] = {}
     left = {True: _MOST_BYTES, False: _MOST_NATIVE_BYTES}
-    for name, content in sorted(candidate.text.items(), key=lambda one: (len(one[1]), one[0])):
+    for name, content in sorted(candidate.files.items(), key=lambda one: (len(one[1]), one[0])):
         is_python = name.endswith(".py")
         if not is_python and not name.endswith(_NATIVE_ENDINGS):
             continue

@@ -85,8 +85,6 @@ class Evidence:
     def measured(self, samples: int) -> Measurement:
         """Return the effects of roundings, each of random ones summed over some samples."""
         found = Measurement(self._zeros(), self._zeros(), self._zeros())
-        if self.dtype is None:
-            return found
         for names in self._groups:
             for sample in range(samples):
                 self._add_spread(found.spread, names, self.seed + sample)
@@ -96,7 +94,6 @@ class Evidence:
 
     def measured_closely(self, first: Measurement, samples: int) -> Measurement:
         """Return larger effects where more samples find them: of a sum over two, twice the root of the mean square."""
-        assert self.dtype is not None
         many = _SAMPLES_OF_DISCRETE if any(map(_is_discrete, self.exact)) else samples
         return Measurement(
             self._raised(first.spread, samples, self._random_spread),
@@ -143,7 +140,7 @@ class Evidence:
         self._add_low_noise(found, seed, _OTHER_NUMBERS if seed % 2 else None)
         return self._without_jumps(found)
 
-    def _dtype_under_check(self, of_arguments: torch.dtype | None) -> torch.dtype | None:
+    def _dtype_under_check(self, of_arguments: torch.dtype | None) -> torch.dtype:
         of_results = coarsest(self.own if self.own is not None else self.exact)
         if of_arguments is None:
             # Integers of integers may be made by way of floating numbers, whose roundings decide. Numbers of a byte have no
@@ -213,7 +210,6 @@ class Evidence:
 
     def _step(self, seed: int) -> float:
         """Return by how much inputs are off: one unit in the last place; together, of the type that sums are made in."""
-        assert self.dtype is not None
         eps = torch.finfo(self.dtype).eps
         return min(eps, torch.finfo(torch.float32).eps) if seed == CORRELATED else eps
 
@@ -230,7 +226,7 @@ class Evidence:
             self.jumps[index] |= jump
 
     def _add_noise(self, total: list[Tensor], samples: int) -> None:
-        if self.own is None or self.low is None or not self._floating:
+        if self.own is None or not self._floating:
             return
         for sums, distance in zip(total, self._noise_at_inputs(), strict=True):
             sums.add_(distance)
@@ -242,7 +238,7 @@ class Evidence:
                 sums.add_(distance)
 
     def _noise_at_inputs(self) -> list[Tensor]:
-        if self.own is None or self.low is None or self.dtype is not self.low:
+        if self.own is None or self.dtype is not self.low:
             return self._zeros()
         return self._of_floating(self._known(self._distance(self.own)))
 
@@ -250,7 +246,6 @@ class Evidence:
         """Add how far off the reference is in the element type, at inputs beside the given ones, by a rounding or a step."""
         if self.own is None or not self._floating:
             return
-        assert self.low is not None and self.dtype is not None
         other = perturbed(cast(self.wide, self.low), self._floating, step or torch.finfo(self.low).eps, seed)
         ratio = torch.finfo(self.dtype).eps / torch.finfo(self.low).eps
         pairs = zip(self.run(upcast(other)), self.run(other), strict=True)
@@ -280,7 +275,6 @@ class Evidence:
 
     def _moved_at_random(self, seed: int) -> list[Tensor]:
         """Return what roundings of the intermediate results do; sums belong in float32 in half precision too."""
-        assert self.dtype is not None
         inside = self.dtype if self.dtype is torch.float64 else torch.float32
         directed = {self.seed + _CLOSER: UP, self.seed + _CLOSER + 1: DOWN}
         return self._distance(rounded_at_random(self.run, self.wide, inside, directed.get(seed, seed)))

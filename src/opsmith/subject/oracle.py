@@ -96,7 +96,7 @@ class _Bounds:
         self._case, self._run, self._evidence, self._terms, self._paired = case, run, evidence, terms, paired
         self._subject, self._about, self._is_lenient = subject, about, is_lenient
         self._kinds = {recipe.values for recipe in case.tensors().values()}
-        known = pointwise_results(subject, case, run, about, evidence.device) if evidence.dtype is not None else ()
+        known = pointwise_results(subject, case, run, about, evidence.device)
         self._pointwise = known if len(known) == len(evidence.exact) else (False,) * len(evidence.exact)
         length = reduction_length(subject, case, evidence.exact) if terms is None else terms
         self._lengths = [0 if alone else length for alone in self._pointwise]
@@ -127,7 +127,7 @@ class _Bounds:
             for mask, by_order in zip(evidence.undefined, more, strict=True):
                 mask.logical_or_(by_order)
         self._even_out(measured)
-        look = functools.cache(functools.partial(self._closely, measured)) if evidence.dtype is not None else None
+        look = functools.cache(functools.partial(self._closely, measured))
         return Limits(self._allowed(measured, self._floors), self._pointwise, look, padded, tuple(evidence.undefined))
 
     def _closely(self, first: Measurement) -> tuple[Tensor, ...]:

@@ -235,9 +235,9 @@ FLOAT_VALUES: dict[str, _Make] = {
     "rows": _rows,
     "columns": _columns,
 }
-# Those whose results are compared for being NaN or infinite more than for their digits.
 # Of several tensors one at a time has rows of special values: what is left of two is chance.
 ROWS_OF_VALUES = ("rows", "columns")
+# Those whose results are compared for being NaN or infinite more than for their digits.
 SPECIAL_VALUES = ("nan", "special", *ROWS_OF_VALUES)
 # Those at which functions jump or have kinks, and at which exact inputs have exact answers.
 _EQUAL_VALUES = ("zeros", "ties")

@@ -60,5 +60,5 @@ def oddness(result: Any) -> str:
     if kind not in (_Tensor, _Parameter):
         return f"a tensor of the class {kind.__name__}" if issubclass(kind, _Tensor) else f"of type {kind.__name__}"
     if result.layout is not torch.strided or result.is_meta or result.is_quantized:
-        return f"a tensor that is {'meta' if result.is_meta else result.layout}"
+        return f"a tensor that is {'quantized' if result.is_quantized else 'meta' if result.is_meta else result.layout}"
     return ""
