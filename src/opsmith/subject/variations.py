@@ -70,7 +70,7 @@ def _with_size(value: object, size: int, other: int) -> object:
     given = value.given
     for dim, length in enumerate(value.shape):
         if length == size:
-            given = given.index_select(dim, torch.arange(other) % size)
+            given = given.index_select(dim, torch.arange(other, device=given.device) % size)
     return replace(value, shape=tuple(given.shape), given=given)
 
 
