@@ -112,7 +112,7 @@ def test_a_reference_that_hangs_refuses_the_task(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow("judges a candidate as an operator")
-def test_a_reference_that_hangs_at_another_size_refuses_the_task(tmp_path: Path) -> None:
+def test_a_reference_that_hangs_at_another_size_leaves_the_operator_unjudged(tmp_path: Path) -> None:
     def reference(x: Tensor) -> Tensor:
         if x.shape[0] > 40:
             hang()
@@ -121,10 +121,9 @@ def test_a_reference_that_hangs_at_another_size_refuses_the_task(tmp_path: Path)
     judgement = of_task(tmp_path, reference, operator=True)
     assert judgement.as_posed.state == "accepted"
     assert judgement.as_operator.state == "not judged"
-    (charge,) = judgement.task_charges
-    assert charge.refusal is Refusal.SLOW_REFERENCE
-    assert "does not return within 2 s (called with float" in charge.message
-    assert not judgement.ok
+    assert "does not return within 2 s (called with float" in judgement.as_operator.note
+    assert judgement.task_charges == ()
+    assert judgement.ok
 
 
 class _HangsBackward(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from opsmith.judging.tasks.symbols import guessed_signature
 from opsmith.subject.case import Case, TensorRecipe
-from opsmith.subject.disagreement import Disagreement
+from opsmith.subject.disagreement import Disagreement, to_one_side
 from opsmith.subject.oracle import compare, expect
 from opsmith.subject.subject import Subject, subject_of
-from opsmith.subject.tolerance import _has_few_numbers, allowed_errors
+from opsmith.subject.tolerance import _has_few_numbers, allowed_errors, reduction_length, without_known_digits
 
 WIDE = [torch.float32, torch.float64]
 
@@ -331,3 +333,51 @@ def test_quotients_that_leave_float64_may_be_anything_but_those_of_one_number(is
     expected = expect(subject, case, case.build())
     wrong = compare([torch.zeros(3, dtype=torch.float64)], expected)
     assert (wrong is not None) == is_pointwise
+
+
+def test_a_mask_beside_other_numbers_makes_no_equal_terms() -> None:
+    """A sum of products with ones and zeros is of as many different terms as its other factor has."""
+    x, kept = torch.randn(64, 4096), (torch.rand(4096) < 0.8).float()
+    subject = subject_of(lambda x, y: (x * y).sum(1), reference=lambda x, y: (x * y).sum(1), examples=[(x, kept)])
+    case = Case({name: TensorRecipe(tuple(one.shape), "float32", given=one) for name, one in (("x", x), ("y", kept))})
+    few = Case({"x": TensorRecipe((64, 4096), "float32", given=x.sign()), "y": case.arguments["y"]})
+    results = [torch.zeros(64)]
+    assert reduction_length(subject, few, results) == 4096
+    assert reduction_length(subject, case, results) < 4096
+
+
+def test_windows_are_no_terms_of_a_sum() -> None:
+    def pooled(x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C _ _"]:
+        return torch.nn.functional.max_pool2d(x, 2)
+
+    x = torch.randn(2, 4, 127, 127)
+    signature = guessed_signature("pooled", pooled, {"x": x})
+    assert signature is not None
+    subject = subject_of(pooled, reference=pooled, examples=[(x,)], devices=("cpu",))
+    subject = replace(subject, signature=signature.signature)
+    case = Case({"x": TensorRecipe(tuple(x.shape), "float32", given=x)})
+    assert reduction_length(subject, case, [pooled(x)]) < 200
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_off_to_both_sides(dtype: torch.dtype) -> None:
+    x = torch.randn(40, 64, dtype=dtype)
+
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2.2
+
+    subject = _vector(doubled)
+    expected = expect(subject, Case({"x": TensorRecipe((40, 64), str(dtype)[6:], given=x)}), {"x": x})
+    wide = x.double() * 2.2
+    assert to_one_side([wide.to(dtype)], expected) is None
+    off = to_one_side([(wide * (1 + 2 * torch.finfo(dtype).eps)).to(dtype)], expected)
+    assert off is not None
+    assert "off by +" in str(off)
+    assert to_one_side([wide.float()], expected) is None  # in float32 a sum has an order
+
+
+def test_a_result_without_known_digits_may_be_its_opposite() -> None:
+    noise = torch.tensor([0.0, 1e-3, 0.3, 0.5], dtype=torch.float64)
+    value = torch.tensor([1.0, -1.0, 1.0, -1.0])
+    assert without_known_digits(noise, value).tolist() == [0.0, 1e-3, 1.0, 1.0]
+    assert without_known_digits(noise, 0 * value).tolist() == noise.tolist()

@@ -109,3 +109,24 @@ def test_what_is_not_affine_has_its_infinities(lost: float) -> None:
     wrong = torch.tensor([INF, lost])
     assert _judged(lambda x: torch.logsumexp(x, 1), right, x, values="special") is None
     assert _judged(lambda x: torch.logsumexp(x, 1), wrong, x, values="special") is not None
+
+
+def _normed(x: Tensor, y: Tensor) -> Tensor:
+    """A norm with its mean in the offset, whose infinities meet."""
+    mean, scale = x.mean(0), y / x.std(0)
+    return (x * scale - mean * scale).clamp(0, 6)
+
+
+def test_a_number_that_infinities_have_in_another_order_is_right() -> None:
+    x, y = torch.randn(8, 4), torch.tensor([1.0, INF, -INF, 2.0])
+    found = ((x - x.mean(0)) * (y / x.std(0))).clamp(0, 6)
+    assert bool(_normed(x, y).isnan().any())
+    assert not bool(found.isnan().any())
+    assert _judged(_normed, found, x, y, values="special") is None
+    found[0, 0] += 1  # beside a finite weight
+    assert _judged(_normed, found, x, y, values="special") is not None
+
+
+def test_a_difference_of_infinities_that_no_number_has_stays_undefined() -> None:
+    x = torch.tensor([1.0, INF, NAN])
+    assert _judged(lambda x: x.exp() * NAN, torch.zeros(3), x, values="special") is not None

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from opsmith.checker.memory.available import available_memory_bytes
 from opsmith.judging.answers import CellError, charge_of
 from opsmith.judging.candidate_process import CandidateProcess
 from opsmith.judging.gpu_area import Passage, new_gpu_area
-from opsmith.judging.memory import Area
+from opsmith.judging.memory import Area, Shared
 from opsmith.judging.refusals import Refusal
+from opsmith.judging.result import Charge
 from opsmith.judging.staging import Staging
 
 __all__ = ["Areas"]
@@ -18,6 +20,8 @@ __all__ = ["Areas"]
 _log = logging.getLogger("opsmith.judging")
 # With less there is little to gain: each piece takes a message, and a wait on both sides.
 _STAGED_FROM_BYTES = 16 << 20
+# Results that do not go by a GPU's memory are held so often.
+_TIMES_RESULTS = 3
 
 
 class Areas:
@@ -58,6 +62,21 @@ class Areas:
             if self._staging is None:
                 self._new_passage = None  # it is not tried again
         return self._staging
+
+    def for_results(self, needs: int, most_bytes: int) -> Shared:
+        """Return memory for results of so many bytes; raises CellError for more than there is, or `most_bytes`."""
+        staging = self.staging(needs)
+        if staging is not None:
+            most = staging.room_bytes()
+        else:  # they are copied, and lie in memory twice
+            most = min(most_bytes, (available_memory_bytes("cpu") or 1 << 62) // _TIMES_RESULTS)
+        if not 0 < needs <= most:
+            text = f"its results take {needs / 2**20:.1f} MiB, and may take {most / 2**20:.1f} (--memory-gib)"
+            raise CellError(Charge(Refusal.OVER_MEMORY, text))
+        if staging is None:
+            return self.named("results", needs + 4096)
+        self.count_staged("results", needs)
+        return staging.results(needs)
 
     def count_staged(self, name: str, nbytes: int) -> None:
         """Let the process have so many bytes of a GPU for the inputs or results that it is given or gives."""

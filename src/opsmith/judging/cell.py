@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opsmith.checker.memory.available import available_memory_bytes
 from opsmith.judging.answers import Batch, CellError, Returned, charge_of, charge_of_cache, place_in, returned, signs_in
 from opsmith.judging.areas import Areas
 from opsmith.judging.candidate import Candidate, Entry
@@ -30,7 +29,8 @@ from opsmith.judging.staging import StagedResults
 
 __all__ = ["Batch", "Cell", "CellError", "Limits", "Returned"]
 
-_MOST_PATIENCE, _TIMES_RESULTS = 4, 3
+# A batch of many calls may take as long as so many that hang.
+_MOST_PATIENCE = 4
 _LEAST_BYTES = 1 << 20
 
 
@@ -231,6 +231,10 @@ class Cell:
         """Fill freed memory of the sizes of the last results, which the next ones may get, with a byte."""
         self.process.ask("soil", self.limits.call_s, byte=byte)
 
+    def write_over_results(self) -> None:
+        """Have the process change the results of the last batch in its memory, as a caller may who owns them."""
+        self.process.ask("write_over", self.limits.call_s)
+
     def give(self, which: Sequence[int], *, is_snapshot: bool = False) -> list[list[Returned | None]]:
         """Return the results of some calls of the last batch, as copies on the device; None where a gradient is None.
 
@@ -241,27 +245,12 @@ class Cell:
         found = self.process.ask("give", self.limits.call_s, **message)
         needs = found.get("needs")
         if type(needs) is int:
-            memory = self._memory_for(needs)
+            memory = self._areas.for_results(needs, self.limits.memory_bytes)
             is_staged = isinstance(memory, StagedResults)
             found = self.process.ask("give", self.limits.call_s, **message, is_staged=is_staged)
         if (charge := charge_of(found, Refusal.RAISED)) is not None:
             raise CellError(charge)
         return returned(found.get("results"), memory, len(which), self.device)
-
-    def _memory_for(self, needs: int) -> Shared:
-        """Return memory for results; raises CellError where there is not enough."""
-        staging = self._areas.staging(needs)
-        if staging is not None:
-            most = staging.room_bytes()
-        else:  # they are copied, and lie in memory twice
-            most = min(self.limits.memory_bytes, (available_memory_bytes("cpu") or 1 << 62) // _TIMES_RESULTS)
-        if not 0 < needs <= most:
-            text = f"its results take {needs >> 20} MiB, and may take {most >> 20} (--memory-gib)"
-            raise CellError(Charge(Refusal.OVER_MEMORY, text))
-        if staging is None:
-            return self._areas.named("results", needs + 4096)
-        self._areas.count_staged("results", needs)
-        return staging.results(needs)
 
     def caught(self) -> tuple[Sign, ...]:
         """Make one call with the first slot, and return a sign for each exception that the candidate catches in it."""

@@ -18,6 +18,7 @@ from opsmith.judging.parts import InParts, parts_of
 from opsmith.judging.pieces import relative_distance
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
+from opsmith.judging.structure import is_narrow
 from opsmith.judging.tasks.trees import as_real
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.disagreement import Disagreement
@@ -192,4 +193,4 @@ def _is_near_elsewhere(trial: Trial, values: Values) -> bool:
 
 
 def _is_floating(value: object) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+    return isinstance(value, Tensor) and value.is_floating_point() and not is_narrow(value)

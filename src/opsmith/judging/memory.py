@@ -30,6 +30,7 @@ __all__ = [
     "view_of",
 ]
 
+# Bytes: of a line of a cache, and around each tensor, which show who writes beside it.
 _ALIGNMENT, _MARGIN = 64, 256
 # Linux's numbers, which fcntl has from Python 3.10 on only in part.
 _F_ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4

@@ -1,4 +1,4 @@
-"""Watches how a function of PyTorch's sorts: what it sorts, and what it gives where equal elements stay in order.
+"""Watches how a function of PyTorch's sorts: what it sorts, and what it gives where equal elements come in another order.
 
 PyTorch leaves open in which order sort, argsort and topk return equal elements, unless a stable sort is asked for, and which
 of them kthvalue, median and mode name.
@@ -14,48 +14,52 @@ from torch import Tensor
 
 from opsmith.subject.dispatch import DispatchMode
 
-__all__ = ["StableOrder", "with_sorted"]
+__all__ = ["EqualInOrder", "Sorted"]
 
 _ATEN = torch.ops.aten
 _SORT, _STABLE, _TOPK = _ATEN.sort.default, _ATEN.sort.stable, _ATEN.topk.default
 _ONE_OF_EQUAL = frozenset((_ATEN.kthvalue.default, _ATEN.median.dim, _ATEN.nanmedian.dim, _ATEN.mode.default))
 
 
-class StableOrder(DispatchMode):
-    """Makes every sort stable, argsort's too, and topk take the first of equal elements."""
+class EqualInOrder(DispatchMode):
+    """Makes every sort, argsort's and topk's too, return equal elements in one order.
+
+    `arrange` permutes the numbers of the places along a dimension: what comes first there comes first among equal ones.
+    """
+
+    def __init__(self, arrange: Callable[[Tensor], Tensor] = lambda places: places) -> None:
+        super().__init__()
+        self._arrange = arrange
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = _sort_of(func, args, kwargs or {})
         if given is None:
             return func(*args, **(kwargs or {}))
+        value, dim = given["self"], given["dim"]
+        places = self._arrange(torch.arange(value.shape[dim], device=value.device))
         descending = given["largest"] if func is _TOPK else given["descending"]
-        found = _STABLE(given["self"], stable=True, dim=given["dim"], descending=descending)
-        return tuple(one.narrow(given["dim"], 0, given["k"]) for one in found) if func is _TOPK else found
+        values, indices = _STABLE(value.index_select(dim, places), stable=True, dim=dim, descending=descending)
+        found = values, places[indices]
+        return tuple(one.narrow(dim, 0, given["k"]) for one in found) if func is _TOPK else found
 
 
-class _Sorted(DispatchMode):
-    """Keeps what is sorted in no order that PyTorch promises."""
+class Sorted(DispatchMode):
+    """Keeps what is sorted in no order that PyTorch promises, or of what one of several equal elements is named.
+
+    `names_one` says whether the latter is done: no order is known there.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[Tensor] = []
+        self.names_one = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names_one |= func in _ONE_OF_EQUAL
         given = {"self": args[0]} if func in _ONE_OF_EQUAL else _sort_of(func, args, kwargs or {})
         if given is not None:
             self.found.append(given["self"].clone())
         return func(*args, **(kwargs or {}))
-
-
-def with_sorted(run: Callable[[], Any]) -> tuple[Any, list[Tensor]]:
-    """Return what a function returns, and the tensors that it sorts, or takes the largest elements of or one of several.
-
-    Those of a stable sort, whose equal elements have an order, are not among them.
-    """
-    mode = _Sorted()
-    with torch.no_grad(), mode:
-        found = run()
-    return found, mode.found
 
 
 def _sort_of(func: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ parts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,13 +83,15 @@ def strewn(draws: Draws, most: int) -> Callable[[Tensor, Tensor], Tensor]:
     return change
 
 
-def cases_of_kinds(task: Task, values: Values, kinds: Sequence[str], seed: int) -> Iterator[Case]:
+def cases_of_kinds(
+    task: Task, values: Values, kinds: Sequence[str], seed: int, constant: Collection[str] = ()
+) -> Iterator[Case]:
     """Yield a call for each kind of numbers in the shapes of another one, with pairs for complex numbers.
 
-    Weights stay as they are, and so does what has few different numbers, as a mask.
+    Weights stay as they are, and so does what is `constant`, or has few different numbers, as a mask.
     """
     case = as_case(in_pairs(values), task.parameters)
-    kept = frozenset(task.lifted) | {name for name, value in values.items() if is_choice(value)}
+    kept = frozenset(task.lifted) | frozenset(constant) | {name for name, value in values.items() if is_choice(value)}
     for number, kind in enumerate(kinds):
         other = case.changed(kept=kept, values=kind, given=None)
         seeds = itertools.count(seed + number * _SEEDS_OF_A_KIND)
@@ -129,9 +132,13 @@ def with_own_sign(value: Any, own: Any) -> Any:
     is_other = isinstance(value, Tensor) and value is not own and value.is_floating_point() and not is_choice(own)
     if not is_other or not own.numel():
         return value
-    if bool((own >= 0).all()):
-        return value.abs()
-    return -value.abs() if bool((own <= 0).all()) else value
+    least, most = map(float, torch.aminmax(own))
+    if least < 0 < most or math.isnan(least):
+        return value
+    value = value.abs() if most > 0 or least == 0 else -value.abs()
+    # Where none is zero, none of the others is: of a logarithm, or a quotient, zero is no number of the domain.
+    nearest = least if least > 0 else most
+    return torch.where(value == 0, nearest, value) if nearest else value
 
 
 def _in_unit(value: Tensor, own: Tensor) -> Tensor:

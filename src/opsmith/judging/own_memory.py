@@ -29,10 +29,11 @@ __all__ = ["Views", "charge_against", "charge_for_memory", "charge_for_views", "
 
 @dataclass(frozen=True)
 class Views:
-    """Which results of a call lie in an input, and of which elements share memory."""
+    """Which results of a call lie in an input, of which elements share memory, and which lie in another one's."""
 
     shared: frozenset[int]
     overlapping: frozenset[int]
+    together: frozenset[int] = frozenset()
 
 
 def views_in(results: Sequence[Tensor], arguments: Sequence[Any]) -> Views:
@@ -42,6 +43,7 @@ def views_in(results: Sequence[Tensor], arguments: Sequence[Any]) -> Views:
     return Views(
         frozenset(number for number, one in numbered if one.untyped_storage().data_ptr() in given),
         frozenset(number for number, one in numbered if overlaps_itself(one.shape, one.stride())),
+        _together([one.data_ptr() for one in results], results),
     )
 
 
@@ -107,7 +109,19 @@ def charge_for_views(cell: Cell, done: Batch, at: int, found: list[Tensor], righ
         if strides is not None and overlaps_itself(one.shape, strides)
     ]
     changed = [number for number, one in enumerate(found) if not are_same([one], [again[number]])]
-    return charge_against(Views(frozenset(changed), frozenset(overlapping)), right)
+    together = _together([at for at, _ in places], found)
+    return charge_against(Views(frozenset(changed), frozenset(overlapping), together), right)
+
+
+def _together(addresses: Sequence[int], results: Sequence[Tensor]) -> frozenset[int]:
+    """Return the results that begin where one before them does."""
+    begun: set[int] = set()
+    found = set()
+    for number, (at, one) in enumerate(zip(addresses, results, strict=True)):
+        if one.numel() and at in begun:
+            found.add(number)
+        begun.add(at)
+    return frozenset(found)
 
 
 def charge_against(views: Views, right: Views) -> Charge | None:
@@ -116,5 +130,8 @@ def charge_against(views: Views, right: Views) -> Charge | None:
         return Charge(Refusal.ALIASED_RESULT, f"output {min(more)} lies in the memory of an input")
     if more := views.overlapping - right.overlapping:
         text = f"elements of output {min(more)} share memory, and the reference writes each"
+        return Charge(Refusal.OVERLAPPING_RESULT, text)
+    if more := views.together - right.together:
+        text = f"output {min(more)} lies in the memory of another, and the reference has one for each"
         return Charge(Refusal.OVERLAPPING_RESULT, text)
     return None

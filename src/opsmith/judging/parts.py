@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from opsmith.judging.scaled import bytes_of
-from opsmith.judging.ties import with_ties_settled
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.copies import upcast
-from opsmith.subject.disagreement import Disagreement, Expected, compare
+from opsmith.subject.disagreement import Disagreement, Expected, compare, to_one_side
 
 __all__ = ["Form", "InParts", "Rows", "compare_in_parts", "form_of", "parts_of", "rows_of"]
 
@@ -147,16 +146,16 @@ def compare_in_parts(found: list[Tensor], expected: Expected | InParts) -> Disag
     wrong = 0
     for rows, part in parts_of(expected):
         results = [result[rows] if result.dim() else result for result in found]
-        one = compare(with_ties_settled(results, part.values, part.given), part)
+        one = compare(results, part)
         if one is not None and not results[one.output].is_floating_point():
-            inside = part.sorted_inside()
-            one = compare(with_ties_settled(results, part.values, part.given, inside), part) if inside else one
+            one = compare(part.settled(results), part)
+        one = to_one_side(results, part) if one is None else one
         if one is None:
             continue
         if isinstance(expected, Expected) or one.kind in ("shape", "dtype", "count"):
             return one
         if first is None:
-            index = (one.index[0] + rows.start, *one.index[1:])
+            index = (one.index[0] + rows.start, *one.index[1:]) if one.index else ()
             first = replace(one, index=index, elements=found[one.output].numel())
         wrong += one.wrong if one.output == first.output else 0
     return None if first is None else replace(first, wrong=wrong)

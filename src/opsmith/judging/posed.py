@@ -16,7 +16,7 @@ from torch import Tensor
 
 from opsmith.judging.cell import CellError
 from opsmith.judging.diagnosis import are_same, charge_for, charge_for_another_call, same_numbers
-from opsmith.judging.holding import Refused, hold
+from opsmith.judging.holding import Refused, hold, hold_taken
 from opsmith.judging.other_numbers import changed, mixed
 from opsmith.judging.own_memory import charge_for_memory
 from opsmith.judging.patience import OverTotal
@@ -31,7 +31,8 @@ from opsmith.judging.posed_numbers import (
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge, Part
 from opsmith.judging.scaled import bytes_of
-from opsmith.judging.structure import is_choice, with_structure
+from opsmith.judging.structure import is_choice
+from opsmith.judging.structured import with_structure
 from opsmith.judging.trial import Trial, Values
 from opsmith.subject.draws import Draws
 
@@ -41,6 +42,8 @@ __all__ = ["judge_as_posed"]
 _IN_A_ROW, _ROW_BYTES = 16, 256 << 20
 # Rows of calls, the last one after many more, if these take no longer: what is right for some calls and wrong later.
 _ROWS, _MORE_CALLS, _MORE_S = 3, 256, 2.0
+# How many weights change by themselves, of all of a module.
+_WEIGHTS = 3
 # How often a call is repeated to learn what its result depends on.
 _TIMES = 3
 # What may as well be of a candidate that becomes wrong after a while.
@@ -56,6 +59,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
         ("other contents in places", _in_places),
         ("other memory, same contents", _other_memory),
         ("calls in a row", _in_a_row),
+        ("results that their caller changes", _changed_results),
         ("other kinds of numbers", other_kinds),
         ("other kinds in places", other_kinds_in_places),
         ("own numbers, some of them small", own_made_small),
@@ -65,7 +69,7 @@ def judge_as_posed(trial: Trial, seed: int) -> Part:
     label = ""
     try:
         for index, (label, make) in enumerate(trial.task.makers.items()):
-            posed = PosedDraws(label, make, seed + 1009 * index)
+            posed = PosedDraws(label, make, seed + 1009 * index, trial.task.lifted)
             earlier: list[list[Tensor]] = []
             for name, step in steps:
                 # Of the first call all is asked, however long it takes: a verdict says the same on a busy machine. Other
@@ -130,9 +134,16 @@ def _reads_early(trial: Trial, values: Values) -> bool:
 
 
 def _other_contents(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
-    """New contents in the same tensors: what is kept by their identity, version or pointer is old."""
+    """New contents in the same tensors: what is kept by their identity, version or pointer is old.
+
+    Then in one weight alone: who packs all again when the first of them has changed keeps the others.
+    """
     for number in (1, 2):
         values = posed.values(number)
+        hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+    others, weights = posed.values(3), list(trial.task.lifted)
+    for name in secrets.SystemRandom().sample(weights, min(_WEIGHTS, len(weights))) if len(weights) > 1 else ():
+        values = {**values, name: others[name]}
         hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 
 
@@ -149,7 +160,7 @@ def _in_places(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> 
     values = with_structure(values, old, posed.structures)
     if any(values[name] is not old[name] for name in values):
         hold(trial, old, posed.label, trial.call(old, keep=True), earlier)
-        hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
+        hold_taken(trial, values, posed.label, earlier)  # the reference may state what two draws mixed do not keep
 
 
 def _other_memory(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
@@ -185,6 +196,22 @@ def _in_a_row(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> N
             _hold_in_row(trial, slots, every, index, posed.label)
         if is_last:
             return
+
+
+def _changed_results(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
+    """The same call again, when its results have been written to: they are the caller's."""
+    values = posed.values(0)
+    hold(trial, values, posed.label, trial.call(values), earlier)
+    trial.cell.write_over_results()
+    expected = trial.expected(values)
+    if (wrong := trial.wrong(trial.call(values, keep=True), expected)) is None:
+        return
+    if trial.wrong(trial.call(values, keep=True), expected) is None:
+        raise Refused(
+            Charge(Refusal.NOT_DETERMINISTIC, f"the same call is right at another time; {wrong}", posed.label)
+        )
+    text = f"it returns what it keeps: what a caller writes to a result is in the next one; {wrong}"
+    raise Refused(Charge(Refusal.CACHED_RESULT, text, posed.label))
 
 
 def _many_more(trial: Trial, loaded: int, *, is_aside: bool) -> None:

@@ -14,7 +14,9 @@ from opsmith.judging.complex_pairs import in_pairs
 from opsmith.judging.holding import hold_other, hold_taken
 from opsmith.judging.other_numbers import STREWN, cases_of_kinds, changed, strewn, values_of, with_own_sign
 from opsmith.judging.scaled import bytes_of
-from opsmith.judging.structure import Structure, is_choice, structures_of, with_structure
+from opsmith.judging.structure import Structure, is_choice, structures_of
+from opsmith.judging.structured import with_structure
+from opsmith.judging.tasks.trees import differs
 from opsmith.judging.trial import Trial, Values
 from opsmith.judging.uneven import LOST_BITS, layered, rounded_down, thinned, with_large_ends
 from opsmith.subject.case import Case
@@ -43,11 +45,12 @@ _THINNED, _LAYERED = 4, 2
 
 @dataclass(frozen=True)
 class PosedDraws:
-    """One call of the task: its name, what makes its inputs, and the seed that they begin at."""
+    """One call of the task: its name, what makes its inputs, and the seed that they begin at; `weights` are among these."""
 
     label: str
     make: Callable[[int], Values]
     seed: int
+    weights: Collection[str] = ()
 
     def values(self, number: int) -> Values:
         """Return the inputs of a number."""
@@ -58,11 +61,18 @@ class PosedDraws:
         """What all draws of each argument have in common."""
         return structures_of(self.make, self.seed)
 
+    @cached_property
+    def constant(self) -> frozenset[str]:
+        """The inputs that are the same for every seed, as a table of angles: other numbers of these are not asked."""
+        one, other = self.values(0), self.values(1)
+        inputs = (name for name in one if name not in self.weights)
+        return frozenset(name for name in inputs if not differs(one[name], other[name]))
+
 
 def other_kinds(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
     """Numbers of other kinds in the same shapes: code that is for some numbers only has them before it."""
     like = posed.values(0)
-    for case in cases_of_kinds(trial.task, like, _KINDS, posed.seed):
+    for case in cases_of_kinds(trial.task, like, _KINDS, posed.seed, posed.constant):
         values = with_structure(values_of(case, like, trial.cell.device), like, posed.structures)
         _hold_in_domain(trial, posed, case, values, like, earlier)
         if case.label == _FAR_UP:
@@ -77,7 +87,7 @@ def other_kinds_in_places(trial: Trial, posed: PosedDraws, earlier: list[list[Te
     for number, (most, kinds) in enumerate(itertools.product(STREWN, _STREWN_KINDS)):
         old = posed.values(number)
         values, draws = dict(old), Draws(posed.seed + number)
-        for case in cases_of_kinds(trial.task, old, kinds, posed.seed + (number + 1) * len(_KINDS)):
+        for case in cases_of_kinds(trial.task, old, kinds, posed.seed + (number + 1) * len(_KINDS), posed.constant):
             others = values_of(case, old, trial.cell.device)
             values |= {name: changed(value, others[name], strewn(draws, most)) for name, value in values.items()}
         if any(values[name] is not old[name] for name in old):
@@ -137,8 +147,8 @@ def own_made_small(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]])
 
 
 def own_with_large_ends(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]) -> None:
-    """The task's numbers, but for larger ones in the first and last rows, and then columns, of all tensors."""
-    for number, (dim, ends) in enumerate({0: "rows", -1: "columns"}.items()):
+    """The task's numbers, but for larger ones in the first and last rows, then columns, and then numbers of all tensors."""
+    for number, (dim, ends) in enumerate({0: "rows", -1: "columns", None: "numbers"}.items()):
         given = [name for name in trial.task.parameters if name not in trial.task.lifted]
         values = _own_changed(posed, number, with_large_ends(dim), given)
         if values is not None:
@@ -160,6 +170,7 @@ def _own_changed(
 ) -> Values | None:
     """Return a call of the task with its numbers changed in some arguments, choices aside; None where nothing changes."""
     old = posed.values(number)
+    names = frozenset(names) - posed.constant
     is_changed = {name: name in names and not is_choice(one) for name, one in old.items()}
     values = {name: changed(one, one, change) if is_changed[name] else one for name, one in old.items()}
     values = with_structure(values, old, posed.structures)

@@ -9,20 +9,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from opsmith.checker.memory.available import available_memory_bytes, size_text
-from opsmith.judging.orders import StableOrder
+from opsmith.judging.orders import EqualInOrder
 from opsmith.judging.pieces import mean_of, within
 from opsmith.judging.posed_call import PosedCall, moved_copy
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
 from opsmith.judging.scaled import bytes_of
 from opsmith.judging.task import Task
-from opsmith.judging.tasks.trees import same_tensor, tensors_of
+from opsmith.judging.tasks.trees import differs, same_tensor, tensors_of
 from opsmith.subject.blame import is_out_of_memory
 
 __all__ = ["TaskQuality", "quality_of", "refused_for"]
@@ -149,7 +148,7 @@ def _disagrees_with_itself(call: PosedCall) -> str:
 
 def _with_stable_order(call: PosedCall) -> list[Tensor] | None:
     """Return what the reference gives where equal elements stay in order; None where it cannot be watched."""
-    with contextlib.suppress(Exception), StableOrder():
+    with contextlib.suppress(Exception), EqualInOrder():
         return call.run(call.values)
     return None
 
@@ -166,7 +165,7 @@ def _ignores_inputs(call: PosedCall) -> str:
     is_drawn = False
     for number in range(1, _SEEDS):  # two draws may be near by chance
         others = call.others if number == 1 else call.make(call.seed + number)
-        if not any(_differs(value, others[name]) for name, value in call.values.items()):
+        if not any(differs(value, others[name]) for name, value in call.values.items()):
             continue
         is_drawn = True
         moved = {name: others[name] if name in call.inputs else old for name, old in call.values.items()}
@@ -253,9 +252,11 @@ def _without_influence(call: PosedCall) -> Iterator[str]:
     integers = [name for name in names if not call.values[name].dtype.is_floating_point]
     for name in names if len(names) > 1 else ():
         one, other = call.values[name], call.others[name]
+        if not differs(one, other):
+            yield f"{name} is the same for every seed: what a candidate does for other numbers of it is not asked"
         # Indices that belong together, as rows and columns, mean nothing beside those of another draw.
         belongs = one.shape != other.shape or (name in integers and len(integers) > 1)
-        if belongs or not _differs(one, other):
+        if belongs or not differs(one, other):
             continue
         results = call.run_other({**call.values, name: other})
         if results is not None and _are_near(call.results, results):
@@ -279,11 +280,3 @@ def _is_near(one: Tensor, other: Tensor, part: float) -> bool:
     if not one.is_floating_point():
         return torch.equal(one, other)
     return within(one, other, part)
-
-
-def _differs(value: Any, other: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return len(value) != len(other) or any(map(_differs, value, other))
-    if isinstance(value, Tensor):
-        return not (value.shape == other.shape and same_tensor(value, other))
-    return bool(value != other)

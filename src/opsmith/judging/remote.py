@@ -15,7 +15,7 @@ from opsmith.judging.answers import Batch
 from opsmith.judging.cell import CellError
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
-from opsmith.judging.trial import Trial
+from opsmith.judging.trial import Trial, charge_for_changes
 
 __all__ = ["CandidateEnded", "CandidateRaisedError", "remote_function"]
 
@@ -66,8 +66,7 @@ class remote_function:  # noqa: N801 -- it is called as a function
                 raise CellError(done.error)
             results = self.trial.plain(cell.give([0])[0])
             if changed := cell.changed_inputs():
-                name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
-                self._note(Charge(name, f"{changed} have other values after a call"))
+                self._note(charge_for_changes(changed))
         except CellError as error:
             raise self._raised(error) from None
         return tuple(one.to(self.trial.cell.device) for one in results)

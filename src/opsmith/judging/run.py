@@ -239,9 +239,8 @@ class _Judge:
         try:
             with time_limit(most_s):
                 return judge_as_operator(trial, self._seed_of("as an operator"))
-        except OverLimit as over:
-            self.found.refuse_task(over.charge)
-            return Part("not judged", note="the task is refused")
+        except OverLimit as over:  # for sizes and numbers of the judge's, which says nothing of the task
+            return Part("not judged", note=over.charge.message)
         except OverTotal as over:
             return Part("not judged", note=str(over))
         except OutOfTime:

@@ -16,16 +16,16 @@ from torch import Tensor
 
 __all__ = [
     "FEW",
+    "SHORT",
     "Structure",
+    "half_of_zeros",
     "has_few_numbers",
     "has_short_rows",
     "is_choice",
     "is_narrow",
-    "like_example",
     "may_be_scaled",
     "structure_of",
     "structures_of",
-    "with_structure",
 ]
 
 # Numbers of which there are so few are a choice, such as a mask of zeros and ones, and stay what they are.
@@ -34,10 +34,10 @@ FEW = 16
 _DRAWS = 3
 # So many numbers are looked at first, and of larger tensors none: that takes seconds. Matrices are factorized up to a size.
 _FIRST, _MOST, _MOST_OF_MATRICES = 1 << 12, 1 << 25, 1 << 20
-# Fewer numbers of an example are in order by chance.
-_FEWEST_SORTED = 5
+# Slices that are looked at before all are, and zeros that are no chance.
+_CORNER, _MANY_ZEROS = 8, 0.05
 # The columns of so many may be in an order, as the corners of boxes are; of so few rows they are so by chance.
-_SHORT, _FEWEST_ROWS = 8, 16
+SHORT, _FEWEST_ROWS = 8, 16
 # How far from 1 a norm is that has been made 1 in float32, and in units of a coarser type.
 _NEAR_ONE, _UNITS = 1e-4, 8
 
@@ -46,29 +46,36 @@ _NEAR_ONE, _UNITS = 1e-4, 8
 class Structure:
     """What all draws of a tensor have in common.
 
-    `fixed` are the places where all have the same number, as a mask, and these numbers. All are symmetric, or positive
-    definite as well, or sorted along the last dimension, in which the sum of rows is 1 (`unit_norm` is 1, and none is
-    negative) or their length (2). Of pairs of `ordered` columns the second is nowhere smaller.
+    `fixed` are the places where all have the same number, as a mask, and these numbers; `has_zeros` says that many are zero
+    at places that change, and `nearest` is what is nearest to zero where none is, and all have one sign. `repeated` are
+    dimensions of which slices are equal, with the first equal one of each.
+
+    All are symmetric, or positive definite as well, or `sorted` along a dimension, downwards or not, or have slices along
+    one whose sum is 1 (`unit` is the norm 1, and none is negative) or whose length is (2). Of pairs of `ordered` columns
+    the second is nowhere smaller, and nor is what other arguments, those `above`, have.
     """
 
     fixed: tuple[Tensor, Tensor] | None = None
+    has_zeros: bool = False
+    nearest: float = 0.0
+    repeated: tuple[tuple[int, Tensor], ...] = ()
     is_symmetric: bool = False
     is_definite: bool = False
-    is_sorted: bool = False
-    unit_norm: int = 0
+    sorted: tuple[int, bool] | None = None
+    unit: tuple[int, int] | None = None
     ordered: tuple[tuple[int, int], ...] = ()
+    above: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        has_rows = self.is_sorted or self.unit_norm > 0 or bool(self.ordered)
-        return self.fixed is not None or self.is_symmetric or has_rows
+        return self != Structure()
 
     @property
     def is_scalable(self) -> bool:
         """Whether the numbers times any factor have it too."""
         if self.fixed is None:
-            return self.unit_norm == 0
+            return self.unit is None
         places, numbers = self.fixed
-        return self.unit_norm == 0 and bool((numbers[places] == 0).all())
+        return self.unit is None and bool((numbers[places] == 0).all())
 
 
 def is_narrow(tensor: Tensor) -> bool:
@@ -94,7 +101,7 @@ def has_few_numbers(flat: Tensor) -> bool:
 
 def has_short_rows(value: Tensor) -> bool:
     """Whether the last of several dimensions is so short that its numbers may belong together, as the corners of a box."""
-    return value.dim() > 1 and value.shape[-1] <= _SHORT
+    return value.dim() > 1 and value.shape[-1] <= SHORT
 
 
 def structures_of(make: Callable[[int], Mapping[str, Any]], seed: int) -> dict[str, Structure]:
@@ -113,34 +120,103 @@ def _draws(make: Callable[[int], Mapping[str, Any]], seed: int) -> list[Mapping[
 
 
 def _structures(draws: Sequence[Mapping[str, Any]]) -> dict[str, Structure]:
-    return {name: structure_of([one[name] for one in draws]) for name in draws[0]}
+    found = {name: structure_of([one[name] for one in draws]) for name in draws[0]}
+    floating = [name for name, value in draws[0].items() if _has_numbers(value) and value.numel() >= _FEWEST_ROWS]
+    for one, other in itertools.permutations(floating, 2):
+        if all(_are_alike(call[one], call[other]) and _are_ordered(call[one], call[other]) for call in draws):
+            found[one] = replace(found[one], above=(*found[one].above, other))
+    return found
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype is other.dtype
+
+
+def _has_numbers(value: Any) -> bool:
+    """Whether an argument is a tensor of floating numbers that PyTorch computes with, and of no more than are looked at."""
+    is_floating = isinstance(value, Tensor) and value.is_floating_point() and not is_narrow(value)
+    return is_floating and 1 < value.numel() <= _MOST
 
 
 def structure_of(draws: Sequence[Any]) -> Structure:
     """Return what draws of one argument have in common."""
-    if not all(isinstance(one, Tensor) and one.is_floating_point() and 1 < one.numel() <= _MOST for one in draws):
+    if not all(map(_has_numbers, draws)) or len({one.shape for one in draws}) > 1:
         return Structure()
     first: Tensor = draws[0]
-    if len({one.shape for one in draws}) > 1 or is_narrow(first):
-        return Structure()
     fixed = reduce(torch.logical_and, (one == first for one in draws[1:]), torch.ones_like(first, dtype=torch.bool))
     has_fixed = bool(fixed.any()) and not bool(fixed.all())
-    last = first.shape[-1]
-    is_square = first.dim() > 1 and first.shape[-2] == last > 1
-    is_symmetric = is_square and all(torch.equal(one, one.mT) for one in draws)
+    is_square = first.dim() > 1 and first.shape[-2] == first.shape[-1] > 1
+    is_symmetric = is_square and all(map(_is_symmetric, draws))
+    dims = [dim for dim in reversed(range(first.dim())) if first.shape[dim] > 1]
+    norms = ((norm, dim) for dim in dims for norm in (1, 2))
+    orders = ((dim, down) for dim in dims if first.shape[dim] > 2 for down in (False, True))
     return Structure(
         (fixed, first) if has_fixed else None,
+        all(float(((one == 0) & ~fixed).float().mean()) > _MANY_ZEROS for one in draws),
+        min((_nearest_to_zero(one) for one in draws), key=abs),
+        _repeated(draws),
         is_symmetric,
         is_symmetric and first.numel() <= _MOST_OF_MATRICES and all(map(_is_definite, draws)),
-        last > 2 and all(bool((one.diff(dim=-1) >= 0).all()) for one in draws),
-        next((norm for norm in (1, 2) if last > 1 and all(_has_unit_rows(one, norm) for one in draws)), 0),
+        next((one for one in orders if all(_is_sorted(draw, *one) for draw in draws)), None),
+        next((one for one in norms if all(_has_unit_norms(draw, *one) for draw in draws)), None),
         _ordered_columns(draws),
     )
 
 
+def _nearest_to_zero(value: Tensor) -> float:
+    least, most = map(float, torch.aminmax(value))
+    return least if least > 0 else most if most < 0 else 0.0
+
+
+def _is_symmetric(value: Tensor) -> bool:
+    """Whether a matrix is symmetric, but for some roundings of the product that it is."""
+    most = _UNITS * torch.finfo(value.dtype).eps * float(value.abs().max())
+    return bool(((value - value.mT).abs() <= most).all())
+
+
+def _is_sorted(value: Tensor, dim: int, down: bool) -> bool:
+    for one in (_corner(value, dim), value):  # of some slices at first
+        steps = one.diff(dim=dim)
+        if not bool((steps <= 0 if down else steps >= 0).all()):
+            return False
+    return True
+
+
+def _corner(value: Tensor, dim: int) -> Tensor:
+    """Return some slices along a dimension: what all have in common these have."""
+    return value[tuple(slice(None if one == dim % value.dim() else _CORNER) for one in range(value.dim()))]
+
+
+def _repeated(draws: Sequence[Tensor]) -> tuple[tuple[int, Tensor], ...]:
+    """Return the dimensions of which slices are equal in all draws, each with the first equal one of every slice.
+
+    So are the halves of a rotary embedding's angles, and the keys of heads that share one.
+    """
+    found = []
+    for dim, size in enumerate(draws[0].shape):
+        if not 1 < size <= _FIRST or draws[0].numel() == size:
+            continue
+        some = torch.cat([_sampled(one, dim).reshape(size, -1) for one in draws], 1)
+        _, groups = some.unique(dim=0, return_inverse=True)
+        count = int(groups.max()) + 1
+        if count == size:
+            continue
+        places = torch.arange(size, device=groups.device)
+        first = torch.full((count,), size, device=groups.device).scatter_reduce(0, groups, places, "amin")[groups]
+        if all(torch.equal(one.index_select(dim, first), one) for one in draws):
+            found.append((dim, first))
+    return tuple(found)
+
+
+def _sampled(value: Tensor, dim: int) -> Tensor:
+    """Return a few places of each slice along a dimension, which comes first."""
+    steps = [slice(None, None, None if one == dim else -(-size // _CORNER)) for one, size in enumerate(value.shape)]
+    return value[tuple(steps)].movedim(dim, 0)
+
+
 def _ordered_columns(draws: Sequence[Tensor]) -> tuple[tuple[int, int], ...]:
     """Return the pairs of columns of which the second is never smaller, and mostly larger."""
-    columns = draws[0].shape[-1]
+    columns = draws[0].shape[-1] if draws[0].dim() else 0
     if not has_short_rows(draws[0]) or draws[0].numel() < _FEWEST_ROWS * columns:
         return ()
     rows = torch.cat([one.reshape(-1, columns) for one in draws])
@@ -152,21 +228,11 @@ def _are_ordered(one: Tensor, other: Tensor) -> bool:
     return bool((one <= other).all()) and bool((one < other).float().mean() > 0.5)
 
 
-def like_example(value: Tensor, example: Tensor, factor: float) -> Tensor:
-    """Return other numbers with the structure that an example has by itself: a definite one is it times a factor."""
-    if is_narrow(example):
-        return value
-    known = structure_of([example])
-    if known.is_definite:
-        return example * factor
-    if known.is_sorted and example.shape[-1] < _FEWEST_SORTED:
-        known = replace(known, is_sorted=False)
-    is_square = example.dim() > 1 and example.shape[-1] == example.shape[-2] > 2
-    for half in (torch.tril, torch.triu) if is_square and bool(example.any()) else ():
-        if torch.equal(half(example), example):
-            outside = half(torch.ones_like(example, dtype=torch.bool)).logical_not()
-            known = replace(known, fixed=(outside, torch.zeros_like(example)))
-    return _structured(value, example, known) if known else value
+def half_of_zeros(value: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """Return what takes the half of a triangular matrix that is not zero; None for another one."""
+    is_square = value.dim() > 1 and value.shape[-1] == value.shape[-2] > 2
+    halves = (torch.tril, torch.triu) if is_square and bool(value.any()) else ()
+    return next((half for half in halves if torch.equal(half(value), value)), None)
 
 
 def _is_definite(value: Tensor) -> bool:
@@ -174,44 +240,12 @@ def _is_definite(value: Tensor) -> bool:
     return not bool(failed.any())
 
 
-def _has_unit_rows(value: Tensor, norm: int) -> bool:
-    if norm == 1 and bool((value < 0).any()):
-        return False
-    lengths = torch.linalg.vector_norm(value.to(torch.float64), norm, dim=-1)
-    return bool(((lengths - 1).abs() <= max(_NEAR_ONE, _UNITS * torch.finfo(value.dtype).eps)).all())
-
-
-def with_structure(values: Mapping[str, Any], old: Mapping[str, Any], known: Mapping[str, Structure]) -> dict[str, Any]:
-    """Return arguments with the structure of their tensors, as far as they are others than `old`."""
-    return {
-        name: _structured(value, old[name], known[name]) if value is not old[name] and known.get(name) else value
-        for name, value in values.items()
-    }
-
-
-def _structured(value: Tensor, old: Tensor, known: Structure) -> Tensor:
-    if known.is_definite:
-        # No other is near: the task's own numbers, as large as the others are.
-        factor = float(value.to(torch.float64).abs().mean() / old.to(torch.float64).abs().mean())
-        return old * factor
-    if known.is_symmetric:
-        value = value.triu() + value.triu(1).mT
-    if known.fixed is not None:
-        places, numbers = known.fixed
-        value = torch.where(places.to(value.device), numbers.to(value), value)
-    if known.unit_norm:
-        value = _with_unit_rows(value, old, known.unit_norm)
-    if known.is_sorted:
-        return value.sort(-1).values
-    for one, other in known.ordered:
-        least, most = (choose(value[..., one], value[..., other]) for choose in (torch.minimum, torch.maximum))
-        value = value.clone()
-        value[..., one], value[..., other] = least, most
-    return value
-
-
-def _with_unit_rows(value: Tensor, old: Tensor, norm: int) -> Tensor:
-    wide = value.to(torch.float64)
-    wide = wide.abs() if norm == 1 else wide
-    lengths = torch.linalg.vector_norm(wide, norm, dim=-1, keepdim=True)
-    return torch.where(lengths.isfinite() & (lengths > 0), (wide / lengths).to(value.dtype), old.to(value.device))
+def _has_unit_norms(value: Tensor, norm: int, dim: int) -> bool:
+    """Whether the slices along a dimension have the norm 1, of some at first."""
+    for one in (_corner(value, dim), value):
+        if norm == 1 and bool((one < 0).any()):
+            return False
+        lengths = torch.linalg.vector_norm(one.to(torch.float64), norm, dim=dim)
+        if not bool(((lengths - 1).abs() <= max(_NEAR_ONE, _UNITS * torch.finfo(value.dtype).eps)).all()):
+            return False
+    return True

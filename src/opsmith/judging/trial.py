@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,6 @@ from torch import Tensor
 from opsmith.judging.answers import Batch
 from opsmith.judging.cell import Cell, CellError, Returned
 from opsmith.judging.complex_pairs import in_pairs, joined, places_of_complex
-from opsmith.judging.orders import with_sorted
 from opsmith.judging.parts import InParts, Rows, compare_in_parts, form_of, rows_of
 from opsmith.judging.refusals import Refusal
 from opsmith.judging.result import Charge
@@ -25,14 +23,15 @@ from opsmith.judging.structure import is_narrow
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import on_device
 from opsmith.judging.tasks.trees import as_real, tensors_of
+from opsmith.judging.ties import with_ties_settled
 from opsmith.subject.case import Case
 from opsmith.subject.copies import copied, upcast
 from opsmith.subject.examples import as_case
-from opsmith.subject.indexing import ask_the_cpu, may_stop_a_gpu
+from opsmith.subject.indexing import Asserts, ask_the_cpu, asserts_of
 from opsmith.subject.oracle import Disagreement, Expected, expect
 from opsmith.subject.subject import Subject
 
-__all__ = ["Trial", "Values"]
+__all__ = ["Trial", "Values", "charge_for_changes"]
 
 Values = Mapping[str, Any]
 # What lies around inputs, and what memory for results has in it before: NaN in every floating type, and a number.
@@ -62,7 +61,8 @@ class Trial:
     narrow_outputs: dict[int, torch.dtype] = field(
         default_factory=dict
     )  # float8, of which numbers in float32 are compared
-    _may_stop_a_gpu: bool | None = None
+    _asserts: Asserts | None = None
+    _loaded: Sequence[Values] = ()
     _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
     @property
@@ -103,38 +103,44 @@ class Trial:
         `case` says what kind of numbers these are, of complex ones in pairs. Of a large call whose rows do not depend on
         each other it is some rows at a time.
         """
-        here = on_device(values, self.cell.device)
+        here = on_device(values, self._device_for(values, is_own=case is None))
         self.complex_inputs = {name: places_of_complex(value) for name, value in here.items()}
         here = in_pairs(here)
-        self._spare_the_gpu(here, is_own=case is None)
         case = case or as_case(here, self.task.parameters)
         with torch.no_grad():
             if (rows := self._rows(here)) is not None:
                 return self._in_parts(rows, here, case)
             return self._expect(case, here)
 
-    def _spare_the_gpu(self, values: Values, *, is_own: bool) -> None:
-        """Raise what the reference raises on the CPU for numbers that are not the task's own, where these may stop a GPU."""
+    def _device_for(self, values: Values, *, is_own: bool) -> str:
+        """Return where the reference runs: on the CPU, where it asserts something of numbers, which would stop a GPU.
+
+        Of others that may stop one it raises what the reference raises on the CPU for indices that are not the task's own.
+        """
         if self.cell.device != "cuda":
-            return
-        run = partial(self.subject.results, self.subject.reference)
-        if is_own and self._may_stop_a_gpu is None:
-            self._may_stop_a_gpu = may_stop_a_gpu(run, values)
-        if not is_own and self._may_stop_a_gpu is not False:
-            ask_the_cpu(run, values)
+            return self.cell.device
+        here, run = on_device(values, "cuda"), partial(self.subject.results, self.subject.reference)
+        if is_own and self._asserts is None:
+            self._asserts = asserts_of(run, here)
+        if self._asserts is Asserts.NUMBERS:
+            return "cpu"
+        if not is_own and self._asserts is not Asserts.NOTHING:
+            ask_the_cpu(run, here)
+        return "cuda"
 
     def _expect(self, case: Case, values: Values) -> Expected:
         expected = expect(self.subject, case, values, is_lenient=True)
-        given = tuple(tensors_of(self.arguments(values)))
-        return replace(expected, given=given, sorted_inside=partial(self._sorted_inside, values))
+        return replace(expected, settled=partial(self._settled, values, expected.values))
 
-    def _sorted_inside(self, values: Values) -> list[Tensor]:
-        """Return what the reference sorts in no promised order, in the element type and in float64."""
-        found: list[Tensor] = []
-        for form in (copied(values), upcast(values)):
-            with contextlib.suppress(Exception):
-                found += with_sorted(partial(self.subject.results, self.subject.reference, form))[1]
-        return found
+    def _settled(self, values: Values, usual: Sequence[Tensor], found: Sequence[Tensor]) -> list[Tensor]:
+        """Return results without other indices of equal elements: of what the reference sorts in its type, or in float64."""
+        for form in (copied, upcast):
+
+            def run(form: Callable[[Values], dict[str, Any]] = form) -> list[Tensor]:
+                return self.subject.results(self.subject.reference, form(values))
+
+            found = with_ties_settled(found, usual, run)
+        return list(found)
 
     def _rows(self, values: Values) -> Rows | None:
         """Return the rows of a call that is large enough to be compared in parts; found out once for its shapes."""
@@ -192,7 +198,7 @@ class Trial:
             more()
         # Before its process is asked again, which could put them back.
         if changed := self.cell.changed_inputs():
-            raise CellError(_CHANGES[changed])
+            raise CellError(charge_for_changes(changed))
         self.cell.release_inputs()
         given = self.cell.give(which)
         if is_watched:
@@ -213,10 +219,16 @@ class Trial:
         Those from `hidden_from` on have their numbers only when the next timed run begins, as in `Cell.load`, unless copies
         are made of them.
 
-        With `keep` new contents come to the same tensors. Weights have new versions then: what is made of them may be
-        kept as long as they stay. Inputs have not, as where a kernel or a CUDA graph has written to them.
+        With `keep` new contents come to the same tensors. Weights that are others have new versions then: what is made of
+        them may be kept as long as they stay. Inputs have not, as where a kernel or a CUDA graph has written to them.
         """
-        weights = [place for place, name in enumerate(self.task.parameters) if name in self.task.lifted]
+        before, self._loaded = self._loaded, slots
+        pairs = list(zip(before, slots, strict=False))
+        weights = [
+            place
+            for place, name in enumerate(self.task.parameters)
+            if name in self.task.lifted and not (pairs and all(one.get(name) is other[name] for one, other in pairs))
+        ]
         arguments = [self.arguments(values) for values in slots]
         hidden_from = None if copies else hidden_from
         self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies, hidden_from=hidden_from)
@@ -278,7 +290,8 @@ class Trial:
         return compare_in_parts(found, expected)
 
 
-_CHANGES = {
-    "inputs": Charge(Refusal.INPUT_MODIFIED, "its inputs have other values after the call"),
-    "margins": Charge(Refusal.WRITES_OUTSIDE, "memory around its inputs has other values after the call"),
-}
+def charge_for_changes(changed: str, when: str = "the call") -> Charge:
+    """Return the charge for what calls have changed, as `Cell.changed_inputs` says it."""
+    if changed == "inputs":
+        return Charge(Refusal.INPUT_MODIFIED, f"its inputs have other values after {when}")
+    return Charge(Refusal.WRITES_OUTSIDE, f"memory around its inputs has other values after {when}")

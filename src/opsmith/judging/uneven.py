@@ -97,10 +97,15 @@ def layered(draws: Draws) -> _Change:
     return change
 
 
-def with_large_ends(dim: int) -> _Change:
-    """Return what makes the first and last slices along a dimension larger; the tensor itself where they cannot be."""
+def with_large_ends(dim: int | None) -> _Change:
+    """Return what makes the first and last slices along a dimension larger, or of all numbers in a row with None.
+
+    The tensor itself where they cannot be.
+    """
 
     def change(value: Tensor, _: Tensor) -> Tensor:
+        if dim is None:
+            return with_large_ends(0)(value.reshape(-1), value).view(value.shape)
         wide = _wide(value)
         largest = float(wide.abs().nan_to_num(0.0, 0.0, 0.0).max())
         room = torch.finfo(value.dtype).max * _FAR_FROM_OVERFLOW / largest if largest else 1.0

@@ -10,7 +10,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-__all__ = ["Disagreement", "Expected", "Limits", "apart", "compare", "place_of"]
+__all__ = ["Disagreement", "Expected", "Limits", "apart", "compare", "place_of", "to_one_side"]
+
+# Of fewer numbers chance decides to which side they are off, and what is denormal may be flushed.
+_FEWEST_OF_SIDE, _FAR_FROM_DENORMAL = 64, 2.0**10
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,14 @@ class Expected:
     `certain` is how far off each element may be in any case. What is off by more is held to the limits that `measure`
     returns, never smaller ones: the reference runs a dozen times for them, and most results are nearer than that.
 
-    `given` are the tensors among the arguments that they are for, and `sorted_inside` returns what the reference sorts in no
-    promised order, where whoever compares wants to know them.
+    `settled` returns results in which what is as good as the reference's is the same, where whoever expects them knows that.
     """
 
     values: tuple[Tensor, ...]
     own: tuple[Tensor, ...] | None
     certain: tuple[Tensor, ...]
     measure: Callable[[], Limits]
-    given: tuple[Tensor, ...] = ()
-    sorted_inside: Callable[[], Sequence[Tensor]] = tuple
+    settled: Callable[[Sequence[Tensor]], list[Tensor]] = list
 
     @cached_property
     def limits(self) -> Limits:
@@ -86,7 +87,7 @@ class Disagreement:
     allowed: float
     elements: int
     wrong: int
-    kind: str  # "value", "nan", "inf", "shape", "dtype", "count", "byte"
+    kind: str  # "value", "side", "nan", "inf", "shape", "dtype", "count", "byte"
     shapes: tuple[tuple[int, ...], ...] = ()  # of the result and of the reference's, where they differ
     dtypes: tuple[torch.dtype, ...] = ()  # likewise
 
@@ -102,6 +103,9 @@ class Disagreement:
         if self.kind == "dtype":
             dtype, usual = self.dtypes
             return f"output {self.output} is {dtype}, the reference's is {usual}"
+        if self.kind == "side":
+            off = f"off by {self.found:+.2%} on the whole, and not to both sides"
+            return f"output {self.output} is {off}, as roundings are ({self.allowed:.2%} allowed)"
         if self.kind == "byte":
             what = "which is neither False nor True"
             return f"output {self.output}{where} holds the byte {self.found:.0f}, {what} ({part} wrong)"
@@ -131,6 +135,35 @@ def compare(found: list[Tensor], expected: Expected) -> Disagreement | None:
         return wrong
     allowed = tuple(map(torch.maximum, limits.allowed, limits.closely()))
     return _first(found, expected, allowed, limits.undefined)
+
+
+def to_one_side(found: Sequence[Tensor], expected: Expected) -> Disagreement | None:
+    """Return a disagreement where a result in half precision is off to one side: roundings go both ways.
+
+    One in what all elements share moves all of them, by half a unit at most. Each may be right within its limits where a
+    term is missing, or a divisor is another.
+    """
+    for number, (result, value) in enumerate(zip(found, expected.values, strict=True)):
+        if result.dtype not in (torch.float16, torch.bfloat16) or result.shape != value.shape:
+            continue
+        info, got, want = torch.finfo(result.dtype), result.to(value.device, torch.float64), value.to(torch.float64)
+        counted = got.isfinite() & want.isfinite() & (want.abs() > _FAR_FROM_DENORMAL * info.smallest_normal)
+        got, want = got[counted], want[counted]
+        squares = want.square()
+        total = float(squares.sum())
+        if len(want) < _FEWEST_OF_SIDE or not total:
+            continue
+        own = None if expected.own is None else expected.own[number].to(value.device, torch.float64)[counted]
+        usual = 0.0 if own is None else abs(float(((own - want) * want).nan_to_num(0.0).sum())) / total
+        off = float(((got - want) * want).sum()) / total
+        # Of numbers that count alike: a few large ones decide about a sum.
+        count = total * total / float(squares.square().sum())
+        # A reference that converts to half precision itself may do so inside as well, where its own roundings add up.
+        shared = 0.5 if value.dtype is torch.float64 else 3.0
+        most = shared * info.eps + 3 * info.eps / math.sqrt(count) + 2 * usual
+        if abs(off) > most:
+            return Disagreement(number, (), off, 0.0, most, result.numel(), result.numel(), "side")
+    return None
 
 
 def _other_dtype(found: list[Tensor], expected: Expected) -> Disagreement | None:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from opsmith.subject.copies import cast, copied, mapped
+from opsmith.subject.copies import cast, copied, floating_names, mapped
 from opsmith.subject.evidence import Evidence
 
-__all__ = ["allow_nan_of_padding", "allow_overflow", "allow_what_is_not_finite", "lost_digits", "undefined_by_order"]
+__all__ = [
+    "allow_limits",
+    "allow_nan_of_padding",
+    "allow_overflow",
+    "allow_what_is_not_finite",
+    "lost_digits",
+    "undefined_by_order",
+]
 
 # With an error of so large a part of a result digits are lost in float32; with one of so few units some are left.
 _LOST, _SOUND_UNITS = 2.0**-12, 4e6
+# In place of infinities: squares of the first are numbers in float64, and both have the same limit.
+_LARGE = (1e30, 1e60)
 # Finite numbers that make a difference wherever one may: small, and larger and smaller than all others.
 _SCALES = (1.0, 100.0, -100.0)
 
@@ -69,6 +79,33 @@ def allow_nan_of_padding(evidence: Evidence, spread: list[Tensor], pointwise: tu
     for limit, mask in zip(spread, found, strict=True):
         limit.masked_fill_(mask, torch.inf)
     return tuple(found)
+
+
+def allow_limits(evidence: Evidence, spread: list[Tensor], pointwise: tuple[bool, ...]) -> None:
+    """Put no limit where the reference has NaN of infinities alone: with large numbers in their place it has a number.
+
+    Another order of products and sums may come to that, as (x - m) inf does where x inf - m inf has none; a clamp hides it.
+    A function of one number has no other order.
+    """
+    is_of_one = len(floating_names(evidence.wide)) < 2
+    masks = [
+        value.isnan() & (not (alone and is_of_one)) for value, alone in zip(evidence.exact, pointwise, strict=True)
+    ]
+    for large in _LARGE:
+        if not any(bool(one.any()) for one in masks):
+            return
+        try:
+            results = evidence.run(mapped(copied(evidence.wide), partial(_with_numbers, large)))
+        except Exception:
+            return
+        pairs = zip(masks, results, strict=True)
+        masks = [mask & ~one.isnan() if mask.shape == one.shape else mask & False for mask, one in pairs]
+    for limit, mask in zip(spread, masks, strict=True):
+        limit.masked_fill_(mask, torch.inf)
+
+
+def _with_numbers(large: float, value: Tensor) -> Tensor:
+    return torch.where(value.isinf(), value.sign() * large, value)
 
 
 def undefined_by_order(evidence: Evidence, affine: Collection[str], pointwise: tuple[bool, ...]) -> list[Tensor]:

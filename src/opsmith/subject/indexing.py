@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from opsmith.subject.copies import copied
 from opsmith.subject.dispatch import DispatchMode
 from opsmith.subject.subject import Subject
 
-__all__ = ["ask_the_cpu", "ask_the_cpu_first", "may_stop_a_gpu"]
+__all__ = ["Asserts", "ask_the_cpu", "ask_the_cpu_first", "asserts_of", "may_stop_a_gpu"]
 
 _Run = Callable[[Mapping[str, Any]], Any]
 # What PyTorch says where a reference makes tensors on a GPU itself, which then says nothing of its arguments.
@@ -47,6 +48,9 @@ _ASSERTING = (
     "segment_reduce",
     "_assert_async",
 )
+# Those of them that assert something of floating numbers: any that are not the task's, or off by a rounding, may stop a GPU.
+_OF_NUMBERS = ("multinomial", "bernoulli", "binary_cross_entropy", "_assert_async")
+_OF_NONE = ("binary_cross_entropy_with_logits",)
 
 
 def ask_the_cpu_first(subject: Subject, case: Case, values: Mapping[str, Any]) -> None:
@@ -56,11 +60,27 @@ def ask_the_cpu_first(subject: Subject, case: Case, values: Mapping[str, Any]) -
             blamed_on_reference(lambda given: subject.results(subject.reference, given))(case.build("cpu"))
 
 
-def may_stop_a_gpu(run: _Run, values: Mapping[str, Any]) -> bool:
-    """Whether a call, whose arguments are right, has an operator that asserts something about its data."""
+class Asserts(Enum):
+    """What the operators of a function assert something of, where that may stop a GPU."""
+
+    NOTHING = "nothing"
+    INDICES = "indices"
+    NUMBERS = "numbers"
+
+
+def asserts_of(run: _Run, values: Mapping[str, Any]) -> Asserts:
+    """Return what a call, whose arguments are right, asserts something of."""
     with _Names() as seen, torch.no_grad(), suppress(Exception):
         run(copied(values))
-    return any(name.startswith(_ASSERTING) for name in seen.names)
+    names = [name for name in seen.names if name.startswith(_ASSERTING) and not name.startswith(_OF_NONE)]
+    if any(name.startswith(_OF_NUMBERS) for name in names):
+        return Asserts.NUMBERS
+    return Asserts.INDICES if names else Asserts.NOTHING
+
+
+def may_stop_a_gpu(run: _Run, values: Mapping[str, Any]) -> bool:
+    """Whether a call, whose arguments are right, has an operator that asserts something about its data."""
+    return asserts_of(run, values) is not Asserts.NOTHING
 
 
 def ask_the_cpu(run: _Run, values: Mapping[str, Any]) -> None:

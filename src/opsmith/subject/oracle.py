@@ -28,6 +28,7 @@ from opsmith.subject.copies import upcast, working_dtype
 from opsmith.subject.disagreement import Disagreement, Expected, Limits, compare
 from opsmith.subject.evidence import Evidence, Measurement
 from opsmith.subject.excuses import (
+    allow_limits,
     allow_nan_of_padding,
     allow_overflow,
     allow_what_is_not_finite,
@@ -38,7 +39,15 @@ from opsmith.subject.indexing import ask_the_cpu_first
 from opsmith.subject.stochastic import Run
 from opsmith.subject.structure import affine_arguments, pointwise_results
 from opsmith.subject.subject import Subject
-from opsmith.subject.tolerance import EXTREME, allowed_errors, evened, floor_of_sums, reduction_length, usual_scale
+from opsmith.subject.tolerance import (
+    EXTREME,
+    allowed_errors,
+    evened,
+    floor_of_sums,
+    reduction_length,
+    usual_scale,
+    without_known_digits,
+)
 from opsmith.subject.values import SPECIAL_VALUES
 
 __all__ = ["Disagreement", "Expected", "Limits", "compare", "evened", "expect", "upcast"]
@@ -122,6 +131,7 @@ class _Bounds:
         if "tiny" in kinds and evidence.dtype is torch.float64:
             allow_what_is_not_finite(evidence.exact, measured.spread, self._pointwise)
         if kinds & _WITH_INFINITIES:
+            allow_limits(evidence, measured.spread, self._pointwise)
             affine = affine_arguments(self._subject, self._case, self._run, self._about, evidence.device)
             more = undefined_by_order(evidence, affine, self._pointwise)
             for mask, by_order in zip(evidence.undefined, more, strict=True):
@@ -137,7 +147,10 @@ class _Bounds:
             # What no rounding has moved is right or wrong; of discrete results nothing was known before.
             pairs = zip(noise, self._evidence.exact, strict=True)
             noise = [
-                one if value.dtype.is_floating_point else torch.where(one > 0, evened(one), 0.0) for one, value in pairs
+                without_known_digits(one, value)
+                if value.dtype.is_floating_point
+                else torch.where(one > 0, evened(one), 0.0)
+                for one, value in pairs
             ]
         return self._allowed(replace(closer, noise=noise), self._floors)
 

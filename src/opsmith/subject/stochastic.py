@@ -46,6 +46,8 @@ _MOVES = frozenset(
         *("maximum", "minimum", "max", "min", "amax", "amin", "sort", "topk", "clamp", "abs", "neg", "relu", "sign"),
     )
 )
+# A function may also compute in half precision, to which it converts its arguments.
+_HALF, _MOVES_OF_HALF = (torch.float16, torch.bfloat16), _MOVES - {"_to_copy"}
 # A float32 with so many zeros at its end has most likely been computed without a rounding.
 _ZEROS_OF_SHORT = 0xFFF
 
@@ -84,6 +86,8 @@ class _Rounding(DispatchMode):
                     inexact = (one.detach().view(torch.int32) & _ZEROS_OF_SHORT) != 0
                     inexact |= name == "div" and _has_rounded_reciprocal(args[0], args[1], one)
                     self._round(one, inexact, torch.float32, _terms_of(name, one, args))
+                elif one.dtype in _HALF and name not in _MOVES_OF_HALF and any(map(_is_tensor, args)):
+                    self._round(one, one != 0, one.dtype, 1)  # which of its numbers are exact has few bits to show
         return result
 
     def _round(self, exact: Tensor, inexact: Tensor, dtype: torch.dtype, terms: int) -> None:

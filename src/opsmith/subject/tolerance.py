@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opsmith.spec.signature import Kind
+from opsmith.spec.signature import Kind, Signature
 from opsmith.subject.case import Case, TensorRecipe
 from opsmith.subject.copies import upcast
 from opsmith.subject.draws import drawing_device
@@ -18,7 +18,15 @@ from opsmith.subject.layouts import REPEATING
 from opsmith.subject.placed_values import ABOVE_ZERO, LAST
 from opsmith.subject.subject import Subject
 
-__all__ = ["EXTREME", "allowed_errors", "evened", "floor_of_sums", "reduction_length", "usual_scale"]
+__all__ = [
+    "EXTREME",
+    "allowed_errors",
+    "evened",
+    "floor_of_sums",
+    "reduction_length",
+    "usual_scale",
+    "without_known_digits",
+]
 
 # How many roundings of the result, and how many times the effect of one rounding in the inputs, a kernel may be off.
 # Functions of libm and of a GPU differ by a few units; in half precision the one rounding at the end is most of it.
@@ -26,11 +34,13 @@ _OF_RESULT = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torc
 
 _OF_INPUTS = {torch.float64: 16.0, torch.float32: 8.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 
+# The same of what is usual in a result, where elements depend on each other.
 _OF_SCALE = 16.0
 # What is usual is no more than so many times the median, which few large numbers (as of exp) do not raise. Of normal numbers
 # the root of the mean square is 1.5 times that.
 _ABOVE_MEDIAN, _SAMPLED = 4.0, 1 << 14
 
+# How many times the reference's own errors, of which few samples are taken.
 _OF_NOISE = 4.0
 
 # The part of the others' noise that is allowed each element of ordinary inputs, where elements depend on each other.
@@ -123,6 +133,15 @@ def evened(noise: Tensor) -> Tensor:
     return noise + _OF_OTHERS * _usual(noise)
 
 
+def without_known_digits(noise: Tensor, value: Tensor) -> Tensor:
+    """Return noise that is at least what is usual in a result, where four times the noise could as well make it zero.
+
+    After some dozen steps of a recurrence whose weights are large, an element is the opposite of what it was.
+    """
+    usual = _usual(value.to(torch.float64))
+    return torch.where(_OF_NOISE * noise > usual, noise.clamp(min=usual), noise)
+
+
 def _median(values: Tensor) -> float:
     """Return the median of the magnitudes of finite numbers that are not 0, of some of many; 0 where there are none."""
     some = values.reshape(-1)[:: max(1, values.numel() // _SAMPLED)].abs()
@@ -166,9 +185,8 @@ def reduction_length(subject: Subject, case: Case, results: Sequence[Tensor]) ->
     """
     length = _most_terms(subject, case, results)
     usual = math.ceil(4 * _OF_ROOT * math.sqrt(length))
-    if length <= usual or any(_has_equal_terms(recipe) or _is_ordered(recipe) for recipe in case.tensors().values()):
-        return length
-    return usual
+    recipes = case.tensors().values()
+    return length if length <= usual or _have_equal_terms(recipes) or any(map(_is_ordered, recipes)) else usual
 
 
 def _most_terms(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
@@ -191,7 +209,8 @@ def _most_terms(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
     signature = subject.signature
     kept = {name for output in signature.outputs for name in output.tensor.shape.names}
     kept_groups = {output.tensor.shape.group for output in signature.outputs}
-    length = longest if any(map(_has_equal_terms, tensors.values())) else math.isqrt(longest)
+    length = longest if _have_equal_terms(tensors.values()) else math.isqrt(longest)
+    windows = _unnamed_positions(signature, results)
     for parameter in signature.tensors:
         if parameter.kind is not Kind.TENSOR or (recipe := tensors.get(parameter.name)) is None:
             continue
@@ -203,8 +222,25 @@ def _most_terms(subject: Subject, case: Case, results: Sequence[Tensor]) -> int:
             elif dim.expression is not None and not dim.expression.names <= kept:
                 axis = shape.axis(index)
                 own *= recipe.shape[axis]
-        length = max(length, own)
+        length = max(length, own // windows)
     return max(1, length)
+
+
+def _unnamed_positions(signature: Signature, results: Sequence[Tensor]) -> int:
+    """Return how many positions results have along dimensions that no symbol names, as those of windows have none."""
+    found = []
+    for output, result in zip(signature.outputs, results, strict=False):
+        dims = output.tensor.shape.dims
+        if len(dims) == result.dim():
+            sizes = zip(dims, result.shape, strict=True)
+            found.append(math.prod(size for dim, size in sizes if dim.expression is None and not dim.variadic))
+    return max(1, min(found, default=1))
+
+
+def _have_equal_terms(recipes: Iterable[TensorRecipe]) -> bool:
+    """Whether all tensors of numbers have few different ones: products with other numbers are many."""
+    floating = [one for one in recipes if getattr(torch, one.dtype).is_floating_point]
+    return bool(floating) and all(map(_has_equal_terms, floating))
 
 
 def _has_equal_terms(recipe: TensorRecipe) -> bool:

@@ -39,9 +39,9 @@ def _mixed(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) 
 
 
 def _faint(shape: tuple[int, ...], dtype: torch.dtype, random: torch.Generator) -> Tensor:
-    """Small, but far from denormal, squares included: 1 + x is 1, and what is made by way of it has no digits."""
+    """Small, but far from denormal, cubes included: 1 + x is 1, and what is made by way of it has no digits."""
     smallest = math.log10(max(torch.finfo(dtype).smallest_normal, torch.finfo(torch.float32).smallest_normal))
-    exponent = smallest / 2 - smallest * 3 / 8 * torch.rand(shape, generator=random, dtype=torch.float64)
+    exponent = smallest / 3 - smallest * 5 / 24 * torch.rand(shape, generator=random, dtype=torch.float64)
     return _signs(shape, random) * 10**exponent
 
 

@@ -14,8 +14,9 @@ from opsmith.judging.candidate import Entry
 from opsmith.judging.inside.caught import caught_in
 from opsmith.judging.inside.devices import Device, device_named
 from opsmith.judging.inside.opening import OpeningError, open_candidate
-from opsmith.judging.inside.results import Flat, listed, oddness, place_of, resolved
-from opsmith.judging.memory import Area, Parts, overlaps_itself, view_of
+from opsmith.judging.inside.results import Flat, description, listed, oddness, place_of, resolved
+from opsmith.judging.inside.soiling import sizes_of, soil, write_over
+from opsmith.judging.memory import Area, Parts, view_of
 from opsmith.judging.scaled import bytes_of, scaled
 
 __all__ = ["Calls"]
@@ -23,7 +24,7 @@ __all__ = ["Calls"]
 # Bound before a candidate is imported.
 _copy, _clone, _detach, _contiguous, _empty = Tensor.copy_, Tensor.clone, Tensor.detach, Tensor.contiguous, torch.empty
 _storage_of, _requires_grad_ = Tensor.untyped_storage, Tensor.requires_grad_
-_pointer, _strides = Tensor.data_ptr, Tensor.stride
+_pointer = Tensor.data_ptr
 _storage_pointer, _storage_bytes = torch.UntypedStorage.data_ptr, torch.UntypedStorage.nbytes
 _backward = torch.autograd.backward
 _gradient_of = vars(torch._C.TensorBase)["grad"].__get__
@@ -32,7 +33,6 @@ _uint8 = torch.uint8
 _collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
 _ALIGNMENT = 64
-_SOILED = ((1 << 16, 64), (1 << 20, 16), (1 << 62, 3))
 
 
 class Calls:
@@ -99,6 +99,9 @@ class Calls:
             self.slots, behind = [], []
             made = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
+            # Other numbers in each slot: what is packed of weights may be known by their version alone.
+            for number, slot in enumerate(made):
+                _increment_version(_tensors([slot[place] for place in versioned]) * number)
         self.device.make_room(size + sum(bytes_of(made[source]) for source, _ in copies))
         self.slots = made + [
             scaled(made[source], factor, behind[number] if behind else None)
@@ -233,15 +236,7 @@ class Calls:
                     return {"needs": self._needed(which)}
                 elif count:
                     _copy(area.part(at, count, plain.dtype), _contiguous(plain).reshape(-1))
-                described.append(
-                    {
-                        "at": at,
-                        "shape": list(plain.shape),
-                        "dtype": str(plain.dtype).removeprefix("torch."),
-                        "shares": self._shared_argument(plain) if count else [],
-                        "overlaps": overlaps_itself(list(plain.shape), list(_strides(plain))),
-                    }
-                )
+                described.append(description(plain, at, self._shared_argument(plain) if count else []))
                 at = -(-(at + size) // _ALIGNMENT) * _ALIGNMENT
             found.append(described)
         self.device.wait()
@@ -249,14 +244,20 @@ class Calls:
 
     def soil(self, byte: int) -> dict[str, Any]:
         """Fill freed memory of the sizes of the last results with a byte."""
-        sizes = [bytes_of(one) for found in self.last for one in listed(found) if not oddness(one)]
+        sizes = sizes_of(self.last)
         # Now: the memory of the last results is what the next ones get first.
         self.last = []
-        for size in set(sizes):
-            # Several at once: the next result may get any of them, and small ones are many.
-            count = next(number for most, number in _SOILED if size <= most)
-            pieces = [_empty(size, dtype=_uint8, device=self.device.name).fill_(byte) for _ in range(count)]
-            del pieces
+        soil(sizes, byte, self.device.name)
+        return {}
+
+    def write_over(self) -> dict[str, Any]:
+        """Change the results of the last batch, but for those that lie in an argument, as a caller may who owns them."""
+        for found in self.results:
+            for one in listed(found):
+                result = self._resolved(one)
+                if result is not None and not oddness(result) and not self._shared_argument(_detach(result)):
+                    write_over(_detach(result))
+        self.device.wait()
         return {}
 
     def back(self) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def _serve(link: socket.socket, calls: Any, more: Mapping[str, Callable[..., dic
         "give": calls.give,
         "back": calls.back,
         "soil": calls.soil,
+        "write_over": calls.write_over,
         "catch": calls.catch,
         **more,
     }

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opsmith.judging.memory import overlaps_itself
 from opsmith.judging.packings import number_as_tensor
 
-__all__ = ["Flat", "listed", "oddness", "place_of", "resolved"]
+__all__ = ["Flat", "description", "listed", "oddness", "place_of", "resolved"]
 
 # Bound before a candidate is imported.
 _is_contiguous, _pointer, _clone = Tensor.is_contiguous, Tensor.data_ptr, Tensor.clone
-_is_negated, _is_conjugated = Tensor.is_neg, Tensor.is_conj
+_is_negated, _is_conjugated, _strides = Tensor.is_neg, Tensor.is_conj, Tensor.stride
 _Tensor, _Parameter, _type, _Dict = torch.Tensor, torch.nn.Parameter, type, dict
 _NUMBERS = (bool, int, float)
 
@@ -62,3 +63,19 @@ def oddness(result: Any) -> str:
     if result.layout is not torch.strided or result.is_meta or result.is_quantized:
         return f"a tensor that is {'quantized' if result.is_quantized else 'meta' if result.is_meta else result.layout}"
     return ""
+
+
+def description(result: Tensor, at: int, shares: list[int]) -> dict[str, Any]:
+    """Return a result, whose bytes lie at a place of the area for them, as the judge is told of it.
+
+    It `shares` memory with the arguments of these numbers.
+    """
+    shape = list(result.shape)
+    overlaps = overlaps_itself(shape, list(_strides(result)))
+    return {
+        "at": at,
+        "shape": shape,
+        "dtype": str(result.dtype).removeprefix("torch."),
+        "shares": shares,
+        "overlaps": overlaps,
+    }

@@ -1,4 +1,4 @@
-"""Imports the file of a task, with what lies beside it, and leaves no trace of that in the process."""
+"""Imports the file of a task, with what lies beside it, which the process forgets."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from opsmith.errors import ArgumentError
 from opsmith.judging.candidate import Entry
-from opsmith.judging.structure import FEW, has_few_numbers, has_short_rows, like_example
+from opsmith.judging.structure import FEW, SHORT, half_of_zeros, has_few_numbers, has_short_rows
+from opsmith.judging.structured import like_example
 from opsmith.judging.task import Task
 from opsmith.judging.tasks.places import generator_of, here
 from opsmith.judging.tasks.symbols import guessed_signature
@@ -21,17 +22,18 @@ from opsmith.subject.examples import Examples, labelled
 
 __all__ = ["read_function"]
 
-# Seeds with which it is tried whether integers may be other ones.
-_TRIES = 3
+# Seeds with which it is tried whether numbers may be other ones, by how much these are off, and how many rows are few.
+_TRIES, _SHIFT, _FEWEST_ROWS = 3, 0.05, 16
 
 
 def read_function(function: Callable[..., Any], examples: Examples) -> Task:
     """Return the task of a function; an example is a tuple of arguments, or a mapping by name.
 
     Each seed draws other numbers like those of an example: from among them, and off by some percent, with its structure: in
-    order, symmetric, triangular or positive definite, with rows of the length or the sum 1. Integers are drawn
-    from among them as they are, and rows of a mask change places, where the function takes that; sorted ones stay, which
-    may be offsets. Raises ArgumentError for examples that do not fit.
+    order, symmetric, triangular or positive definite, with rows of the length or the sum 1. Integers are drawn from among
+    them as they are, and rows of a mask change places, where the function takes that; sorted ones stay, which may be
+    offsets. Floating numbers that the function does not take otherwise stay too, but for a factor. Raises ArgumentError for
+    examples that do not fit.
     """
     name = getattr(function, "__name__", "function")
     declared = _parameters_of(function, name)
@@ -45,7 +47,7 @@ def read_function(function: Callable[..., Any], examples: Examples) -> Task:
     names = tuple(first)
     if other := next((label for label, call in calls.items() if tuple(call) != names), None):
         raise ArgumentError(f"the {other} of {name} has other arguments than the first; give all of them the same ones")
-    posed = {label: functools.partial(_like, call, _drawn_integers(function, call)) for label, call in calls.items()}
+    posed = {label: _maker(function, call) for label, call in calls.items()}
     guess = guessed_signature(name, function, first)
     return Task(
         name,
@@ -84,9 +86,61 @@ def _as_call(example: Any, names: tuple[str, ...], function: str) -> dict[str, A
     return {name: as_argument(value, f"{function}: the argument {name}") for name, value in call.items()}
 
 
-def _like(call: Mapping[str, Any], drawn: frozenset[str], seed: int) -> Mapping[str, Any]:
-    """Return a call with other numbers; `drawn` are the arguments whose integers are other ones, too."""
+def _maker(function: Callable[..., Any], call: Mapping[str, Any]) -> Callable[[int], Mapping[str, Any]]:
+    """Return what makes calls like one, with as many other numbers as the function takes: it may assert some of them."""
+    drawn = _drawn_integers(function, call)
+    floating = frozenset(name for name, value in call.items() if _is_floating(value))
+    if _takes_like(function, call, drawn) or not _takes_like(function, call, drawn, kept=floating):
+        return functools.partial(_like, call, drawn)
+    scaled = frozenset(name for name in floating if not _takes_like(function, call, drawn, kept=floating - {name}))
+    kept = frozenset(name for name in scaled if not _takes_like(function, call, drawn, floating - {name}, {name}))
+    for ways in ((kept, scaled - kept), (scaled, frozenset()), (floating, frozenset())):
+        if _takes_like(function, call, drawn, *ways):
+            break
+    return functools.partial(_like, call, drawn, kept=ways[0], scaled=ways[1])
+
+
+def _takes_like(
+    function: Callable[..., Any],
+    call: Mapping[str, Any],
+    drawn: frozenset[str],
+    kept: Collection[str] = (),
+    scaled: Collection[str] = (),
+) -> bool:
+    """Whether a function takes calls that are made like one."""
+    try:
+        with torch.no_grad():
+            for seed in range(_TRIES):
+                function(*_like(call, drawn, seed, kept=kept, scaled=scaled).values())
+    except Exception:
+        return False
+    return True
+
+
+def _is_floating(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_floating, value))
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _like(
+    call: Mapping[str, Any],
+    drawn: frozenset[str],
+    seed: int,
+    *,
+    kept: Collection[str] = (),
+    scaled: Collection[str] = (),
+) -> Mapping[str, Any]:
+    """Return a call with other numbers; `drawn` are the arguments whose integers are other ones, too.
+
+    Those that are `kept` have their own floating numbers, and those that are `scaled` a multiple of them.
+    """
     generator = generator_of(seed)
+
+    def multiplied(value: Any, factor: float) -> Any:
+        if isinstance(value, list):
+            return [multiplied(item, factor) for item in value]
+        return here(value) * factor if _is_floating(value) else value
 
     def other(value: Any) -> Any:
         if isinstance(value, list):
@@ -101,7 +155,14 @@ def _like(call: Mapping[str, Any], drawn: frozenset[str], seed: int) -> Mapping[
         factor = 0.5 + float(torch.rand((), generator=generator))
         return like_example(_redrawn(value, generator), value, factor)
 
-    return {name: _chosen(here(value), generator) if name in drawn else other(value) for name, value in call.items()}
+    found = {}
+    for name, value in call.items():
+        if name in kept or name in scaled:
+            factor = 1.0 if name in kept else 0.5 + float(torch.rand((), generator=generator))
+            found[name] = multiplied(value, factor)
+        else:
+            found[name] = _chosen(here(value), generator) if name in drawn else other(value)
+    return found
 
 
 def _drawn_integers(function: Callable[..., Any], call: Mapping[str, Any]) -> frozenset[str]:
@@ -150,20 +211,39 @@ def _chosen(value: Tensor, generator: torch.Generator) -> Tensor:
 def _redrawn(value: Tensor, generator: torch.Generator) -> Tensor:
     """Return numbers from among those of a tensor, off by some percent, within their range, in its layout.
 
-    The numbers of short rows belong together, as corners do, and one that has no fraction in any of them is an index.
+    The numbers of short rows belong together, as corners do, and those of small matrices; one that has no fraction in any
+    of them is an index. Where there are few of these, each number stays in its place.
     """
     numbers = value.detach().flatten().to(torch.float64)
+    if _has_a_place_each(value):
+        moved = numbers * (1 + _SHIFT * torch.randn(len(numbers), generator=generator, dtype=torch.float64))
+        moved = torch.where((numbers == 0) | (numbers == 1), numbers, _inside(moved, numbers[numbers.isfinite()]))
+        return _in_layout_of(value, moved)
     columns = value.shape[-1] if has_short_rows(value) else 1
+    if columns > 1 and value.dim() > 2 and value.shape[-2] <= SHORT:
+        columns *= value.shape[-2]
     rows = numbers.view(-1, columns)
     chosen = rows[torch.randint(0, len(rows), (len(rows),), generator=generator)]
     is_small = numbers.numel() <= FEW and bool((numbers != numbers.round()).any())  # and no choice
     if is_small or not has_few_numbers(numbers):
-        moved = chosen * (1 + 0.05 * torch.randn((len(rows), 1), generator=generator, dtype=torch.float64))
+        moved = chosen * (1 + _SHIFT * torch.randn((len(rows), 1), generator=generator, dtype=torch.float64))
         is_index = (rows == rows.round()).all(0) if columns > 1 else torch.zeros(1, dtype=torch.bool)
         chosen = torch.where(is_index, chosen, _inside(moved, numbers[numbers.isfinite()]))
+    return _in_layout_of(value, chosen)
+
+
+def _in_layout_of(value: Tensor, numbers: Tensor) -> Tensor:
     found = torch.empty_like(value)
-    found.copy_(chosen.reshape(value.shape).to(value.dtype))
+    found.copy_(numbers.reshape(value.shape).to(value.dtype))
     return found
+
+
+def _has_a_place_each(value: Tensor) -> bool:
+    """Whether a tensor's numbers belong where they are: those of a triangular matrix, and of a few short rows."""
+    if not has_short_rows(value):
+        return value.dim() > 1 and half_of_zeros(value) is not None
+    count = value.numel() // value.shape[-1]
+    return (count // value.shape[-2] if value.dim() > 2 and value.shape[-2] <= SHORT else count) < _FEWEST_ROWS
 
 
 def _inside(numbers: Tensor, own: Tensor) -> Tensor:

@@ -134,7 +134,11 @@ def _owners_of(model: torch.nn.Module, name: str) -> _Owners:
         for key in tensors
     ]
     prefix, _, key = name.rpartition(".")
-    module = model.get_submodule(prefix)
+    module = model
+    for one in prefix.split(".") if prefix else ():  # get_submodule takes a module that is called `to` for the method
+        found = module._modules[one]
+        assert found is not None
+        module = found
     mine = module._parameters.get(key, module._buffers.get(key))
     return [(tensors, key) for tensors, key in held if tensors[key] is mine]
 

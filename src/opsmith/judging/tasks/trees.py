@@ -15,7 +15,7 @@ from opsmith.judging.packings import filled, number_as_tensor
 from opsmith.judging.structure import is_narrow
 from opsmith.judging.tasks.places import here
 
-__all__ = ["Tree", "as_argument", "as_real", "flattened", "same_tensor", "tensors_of", "tree_of"]
+__all__ = ["Tree", "as_argument", "as_real", "differs", "flattened", "same_tensor", "tensors_of", "tree_of"]
 
 
 _FLOAT4 = getattr(torch, "float4_e2m1fn_x2", None)  # since 2.8
@@ -112,6 +112,15 @@ def same_tensor(one: Tensor, other: Tensor) -> bool:
     """Whether tensors have the same numbers; NaN is like NaN, which an output may have that is not filled yet."""
     one, other = as_real(one), as_real(other)
     return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def differs(value: Any, other: Any) -> bool:
+    """Whether arguments are not the same: in their tensors, or what they are made of."""
+    if isinstance(value, list | tuple):
+        return len(value) != len(other) or any(map(differs, value, other))
+    if isinstance(value, Tensor):
+        return not (value.shape == other.shape and same_tensor(value, other))
+    return bool(value != other)
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -30,7 +30,7 @@ from opsmith.judging.timing.clock import CallTime, Overhead, time_here
 from opsmith.judging.timing.floor import Floor
 from opsmith.judging.timing.late_reads import LateReads
 from opsmith.judging.timing.round_size import bytes_of_call, size_of_rounds
-from opsmith.judging.trial import Trial, Values
+from opsmith.judging.trial import Trial, Values, charge_for_changes
 from opsmith.subject.oracle import Expected
 
 __all__ = ["Timed", "time_candidate"]
@@ -184,7 +184,7 @@ class _Race:
         begun_s = self.late.used_s()
         done = self.trial.run(order, is_timed=True)
         if cell.is_exact and (changed := cell.changed_inputs()):
-            raise self._has_changed(changed)
+            raise CellError(charge_for_changes(changed, "a timed call"))
         looked_at = {self.random.randrange(self.size.count), self.size.count - 1}
         which = self._some(self.size.count - 1) if cell.is_exact or self._is_read(number) else []
         given: dict[int, list[Tensor]] = {}
@@ -194,7 +194,7 @@ class _Race:
             last = sorted(looked_at)
             given |= {at: self.trial.plain(one) for at, one in zip(last, cell.give(last), strict=True)}
             if changed := cell.changed_inputs():
-                raise self._has_changed(changed)
+                raise CellError(charge_for_changes(changed, "a timed call"))
             cell.release_inputs()
         rivals_s, eager = self._rivals(inputs, lead_in) if taken is None else taken
         for at in sorted({*which, *looked_at}):
@@ -215,10 +215,6 @@ class _Race:
         """Whether results of a round are read twice; there are enough such rounds when no more are made."""
         left = max(1, _LEAST_ROUNDS - number)
         return self.late.missing >= left or self.random.random() < _READ_PART
-
-    def _has_changed(self, changed: str) -> CellError:
-        name = Refusal.INPUT_MODIFIED if changed == "inputs" else Refusal.WRITES_OUTSIDE
-        return CellError(Charge(name, f"{changed} of a timed call have other values after it", self.label))
 
     def _seen(self, done: Batch, at: int, usual: list[Tensor]) -> list[Tensor]:
         """Return the results of a call as they are in memory at its end, or as they are given if they do not lie there."""

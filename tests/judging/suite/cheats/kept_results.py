@@ -243,6 +243,7 @@ class ModelNew(torch.nn.Module):
                 return self.kept
         """,
         *_KEPT,
+        DRIFTS,
         ways=(11,),
     ),
     cheat(
