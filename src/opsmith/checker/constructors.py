@@ -125,7 +125,7 @@ def _ties(near: tuple[float, ...], count: int) -> Code:
 
 def _faint(dtype: torch.dtype) -> Code:
     smallest = math.log10(max(torch.finfo(dtype).smallest_normal, torch.finfo(torch.float32).smallest_normal))
-    return Code(f"10 ** ({smallest / 2!r} - {smallest * 3 / 8!r} * {_UNIFORM}) * {_SIGNS}")
+    return Code(f"10 ** ({smallest / 3!r} - {smallest * 5 / 24!r} * {_UNIFORM}) * {_SIGNS}")
 
 
 def _strewn(*values: float) -> Callable[[torch.dtype], Code]:

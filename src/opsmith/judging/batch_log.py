@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,18 @@ def _lines(path: Path) -> list[str]:
 
 def key_of(task: Task, candidate: Candidate, options: JudgeOptions) -> str:
     """Return a digest of what a judgement depends on: the task, the candidate's files, options, judge, and machine."""
-    machine = this_machine(device_of(options)).name
-    parts = [__version__, torch.__version__, machine, task.name, task.kind, _text_of(task)]
+    parts = [__version__, torch.__version__, _machine_name(device_of(options)), task.name, task.kind, _text_of(task)]
     parts += [f"{one.name}={getattr(options, one.name)!r}" for one in fields(options) if one.name != "examples"]
     digest = hashlib.sha256("\0".join(parts).encode())
     for name, content in sorted({**task.beside, **candidate.files}.items()):
         digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
+
+
+@cache
+def _machine_name(device: str) -> str:
+    """Return what a machine is called: asking a GPU's driver takes longer than reading a candidate."""
+    return this_machine(device).name
 
 
 def _text_of(task: Task) -> str:

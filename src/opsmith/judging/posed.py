@@ -141,8 +141,10 @@ def _other_contents(trial: Trial, posed: PosedDraws, earlier: list[list[Tensor]]
     for number in (1, 2):
         values = posed.values(number)
         hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
-    others, weights = posed.values(3), list(trial.task.lifted)
-    for name in secrets.SystemRandom().sample(weights, min(_WEIGHTS, len(weights))) if len(weights) > 1 else ():
+    if len(weights := list(trial.task.lifted)) < 2:
+        return
+    others = posed.values(3)
+    for name in secrets.SystemRandom().sample(weights, min(_WEIGHTS, len(weights))):
         values = {**values, name: others[name]}
         hold(trial, values, posed.label, trial.call(values, keep=True), earlier)
 

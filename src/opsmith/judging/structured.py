@@ -13,9 +13,6 @@ from opsmith.judging.structure import Structure, half_of_zeros, is_narrow, struc
 
 __all__ = ["like_example", "with_structure"]
 
-# Fewer numbers of an example are in order by chance.
-_FEWEST_SORTED = 3
-
 
 def with_structure(values: Mapping[str, Any], old: Mapping[str, Any], known: Mapping[str, Structure]) -> dict[str, Any]:
     """Return arguments with the structure of their tensors, as far as they are others than `old`."""
@@ -38,8 +35,6 @@ def like_example(value: Tensor, example: Tensor, factor: float) -> Tensor:
     known = structure_of([example])
     if known.is_definite:
         return example * factor
-    if known.sorted is not None and example.shape[known.sorted[0]] < _FEWEST_SORTED:
-        known = replace(known, sorted=None)
     if (half := half_of_zeros(example)) is not None:
         outside = half(torch.ones_like(example, dtype=torch.bool)).logical_not()
         known = replace(known, fixed=(outside, torch.zeros_like(example)))

@@ -140,7 +140,9 @@ def _like(
     def multiplied(value: Any, factor: float) -> Any:
         if isinstance(value, list):
             return [multiplied(item, factor) for item in value]
-        return here(value) * factor if _is_floating(value) else value
+        if not isinstance(value, Tensor):
+            return value
+        return here(value) * factor if factor != 1.0 and _is_floating(value) else here(value).clone()
 
     def other(value: Any) -> Any:
         if isinstance(value, list):
