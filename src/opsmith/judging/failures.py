@@ -36,4 +36,5 @@ def unread_judgement(task: Task, path: Path, options: JudgeOptions, error: Excep
     device = device_of(options)
     posed = Part("refused", (Charge(Refusal.NOT_LOADED, printable(str(error)[:_LONGEST])),))
     operator = Part("not judged", note="it is not read")
-    return Judgement(task.name, path.stem, device, posed, operator, machine=this_machine(device).name)
+    name = path.stem if path.is_file() else path.name
+    return Judgement(task.name, name, device, posed, operator, machine=this_machine(device).name)

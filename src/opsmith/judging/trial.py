@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -62,7 +63,7 @@ class Trial:
         default_factory=dict
     )  # float8, of which numbers in float32 are compared
     _asserts: Asserts | None = None
-    _loaded: Sequence[Values] = ()
+    _loaded: Sequence[Mapping[str, ref[Tensor]]] = ()  # weights, which are not held in memory for that
     _known_rows: dict[Any, Rows | None] = field(default_factory=dict)
 
     @property
@@ -222,13 +223,13 @@ class Trial:
         With `keep` new contents come to the same tensors. Weights that are others have new versions then: what is made of
         them may be kept as long as they stay. Inputs have not, as where a kernel or a CUDA graph has written to them.
         """
-        before, self._loaded = self._loaded, slots
-        pairs = list(zip(before, slots, strict=False))
+        pairs = list(zip(self._loaded, slots, strict=False))
         weights = [
             place
             for place, name in enumerate(self.task.parameters)
-            if name in self.task.lifted and not (pairs and all(one.get(name) is other[name] for one, other in pairs))
+            if name in self.task.lifted and not (pairs and all(one[name]() is other[name] for one, other in pairs))
         ]
+        self._loaded = [{name: ref(one[name]) for name in self.task.lifted} for one in slots]
         arguments = [self.arguments(values) for values in slots]
         hidden_from = None if copies else hidden_from
         self.cell.load(arguments, keep=keep, margin=margin, versioned=weights, copies=copies, hidden_from=hidden_from)

@@ -32,7 +32,7 @@ _Tensor = torch.Tensor
 _uint8 = torch.uint8
 _collect_no_more, _collect_again = gc.disable, gc.enable
 _increment_version = torch.autograd.graph.increment_version
-_ALIGNMENT = 64
+_ALIGNMENT, _MOST_SLOTS = 64, 512
 
 
 class Calls:
@@ -43,6 +43,7 @@ class Calls:
         self.function: Callable[[Sequence[Any]], Any] | None = None
         self.slots: list[list[Any]] = []
         self.descriptions: Any = None
+        self.first_version = 0
         self.results: list[Any] = []
         self.last: list[Any] = []
         self.snapshots: list[Any] = []
@@ -99,8 +100,9 @@ class Calls:
             self.slots, behind = [], []
             made = [[view_of(one, memory, self.device.name) for one in slot] for slot in slots]
             self.descriptions = slots
-            # Other numbers in each slot: what is packed of weights may be known by their version alone.
-            for number, slot in enumerate(made):
+            # Other numbers in each slot, and than before: what is packed of weights may be known by their version alone.
+            self.first_version = _MOST_SLOTS - self.first_version
+            for number, slot in enumerate(made, self.first_version):
                 _increment_version(_tensors([slot[place] for place in versioned]) * number)
         self.device.make_room(size + sum(bytes_of(made[source]) for source, _ in copies))
         self.slots = made + [
@@ -294,6 +296,5 @@ class Calls:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    return [one for item in value for one in _tensors(item)] if isinstance(value, list) else []
+    inside = [one for item in value for one in _tensors(item)] if isinstance(value, list) else []
+    return [value] if isinstance(value, Tensor) else inside
